@@ -1,0 +1,33 @@
+"""Columns with public domains, checked all at once, and a draft for a person to edit."""
+
+from sfumato.schema.columns import (
+    Boolean,
+    Categorical,
+    Column,
+    Continuous,
+    Date,
+    Datetime,
+    Identifier,
+    Integer,
+    Modelled,
+    kind_of,
+)
+from sfumato.schema.draft import Draft, draft
+from sfumato.schema.schema import Schema, Unit
+
+__all__ = [
+    "Boolean",
+    "Categorical",
+    "Column",
+    "Continuous",
+    "Date",
+    "Datetime",
+    "Draft",
+    "Identifier",
+    "Integer",
+    "Modelled",
+    "Schema",
+    "Unit",
+    "draft",
+    "kind_of",
+]
