@@ -103,7 +103,7 @@ class Continuous:
         """Number of values a present cell can take; None where there is no grid."""
         if self.decimals is None:
             return None
-        scale = 10**self.decimals
+        scale: int = 10**self.decimals
         return round(self.upper * scale) - round(self.lower * scale) + 1
 
 

@@ -187,7 +187,8 @@ def _guess_moments(present: Any, *, nullable: bool) -> Guess:
     seconds = present.cast(pa.timestamp("s"), safe=False).cast(pa.int64()).to_numpy()
     fits = [name for name in ("day", "hour", "minute") if not (seconds % SECONDS[name]).any()]
     resolution: Resolution = fits[0] if fits else "second"  # type: ignore[assignment]
-    years = np.array([seconds.min(), seconds.max()], "datetime64[s]").astype("datetime64[Y]").astype(int) + 1970
+    ends = np.array([seconds.min(), seconds.max()], "datetime64[s]")
+    years = ends.astype("datetime64[Y]").astype(int) + 1970
     first, last = (min(max(int(year), 1), 9998) for year in years)
     upper = datetime(last + 1, 1, 1)
     made = ["the bounds are the first and last year seen", "the resolution is the coarsest that fits"]
