@@ -1,0 +1,28 @@
+"""The only room that sees rows. Reading this folder is enough to check the privacy of the whole system."""
+
+from sfumato.privacy.adjacency import Adjacency, Relation
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.certificate import Certificate
+from sfumato.privacy.clipping import FlatClip
+from sfumato.privacy.curator import Curator
+from sfumato.privacy.ledger import Ledger
+from sfumato.privacy.plan import SgdPlan
+from sfumato.privacy.queries import ScoreQuery, SumQuery
+from sfumato.privacy.randomness import Randomness
+from sfumato.privacy.sampling import FixedSizeSampling, PoissonSampling
+
+__all__ = [
+    "Adjacency",
+    "Budget",
+    "Certificate",
+    "Curator",
+    "FixedSizeSampling",
+    "FlatClip",
+    "Ledger",
+    "PoissonSampling",
+    "Randomness",
+    "Relation",
+    "ScoreQuery",
+    "SgdPlan",
+    "SumQuery",
+]

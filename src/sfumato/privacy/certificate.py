@@ -1,0 +1,153 @@
+"""Certificate: what was done to the rows, what it costs, and under which assumptions; JSON, re-derivable."""
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from math import inf
+from typing import Any, Literal
+
+from sfumato.errors import ArgumentError
+from sfumato.privacy.accounting import clt_epsilon, headline, rdp_epsilon
+from sfumato.privacy.adjacency import Adjacency, Relation
+from sfumato.privacy.budget import Budget
+from sfumato.privacy.events import Event, NonPrivate, event_from_dict, event_to_dict
+from sfumato.privacy.ledger import Ledger
+from sfumato.privacy.randomness import Randomness
+
+ASSUMPTIONS = (
+    "The schema (columns, kinds, bounds, levels, declared size) is public and was not read from the rows.",
+    "The settings of the fit were fixed in advance, or chosen without these rows.",
+    "The machine that ran the fit is trusted; time and memory it took are not protected.",
+    "The guarantee covers this file and anything computed from it, not reports that used the real rows.",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """The statement that comes with a release.
+
+    Guarantees: ``rederive`` recomputes epsilon from ``charges`` alone and agrees with ``epsilon``.
+    """
+
+    status: Literal["for release", "not for release"]
+    epsilon: float
+    delta: float
+    budget_epsilon: float
+    adjacency: Adjacency
+    charges: tuple[tuple[str, Event], ...]
+    accountant: Mapping[str, Any]
+    epsilon_rdp: float
+    epsilon_clt: float
+    randomness: Mapping[str, Any]
+    public: Mapping[str, Any]
+    assumptions: tuple[str, ...]
+    versions: Mapping[str, str]
+
+    def rederive(self) -> float:
+        """Epsilon, computed anew from the listed events."""
+        return headline([event for _, event in self.charges], self.adjacency, self.delta).epsilon
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe fields; an infinite epsilon is the text "infinity"."""
+        return {
+            "status": self.status,
+            "epsilon": _number_out(self.epsilon),
+            "delta": self.delta,
+            "budget_epsilon": self.budget_epsilon,
+            **self.adjacency.to_dict(),
+            "charges": [{"purpose": purpose, "event": event_to_dict(event)} for purpose, event in self.charges],
+            "accountant": dict(self.accountant),
+            "epsilon_rdp": _number_out(self.epsilon_rdp),
+            "epsilon_clt_approximation_may_understate": _number_out(self.epsilon_clt),
+            "randomness": dict(self.randomness),
+            "public": dict(self.public),
+            "assumptions": list(self.assumptions),
+            "versions": dict(self.versions),
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> "Certificate":
+        try:
+            return cls(
+                status=fields["status"],
+                epsilon=_number_in(fields["epsilon"]),
+                delta=float(fields["delta"]),
+                budget_epsilon=float(fields["budget_epsilon"]),
+                adjacency=Adjacency(
+                    relation=Relation(fields["relation"]), unit=fields["unit"], max_rows=fields["max_rows"]
+                ),
+                charges=tuple((c["purpose"], event_from_dict(c["event"])) for c in fields["charges"]),
+                accountant=fields["accountant"],
+                epsilon_rdp=_number_in(fields["epsilon_rdp"]),
+                epsilon_clt=_number_in(fields["epsilon_clt_approximation_may_understate"]),
+                randomness=fields["randomness"],
+                public=fields["public"],
+                assumptions=tuple(fields["assumptions"]),
+                versions=fields["versions"],
+            )
+        except (KeyError, TypeError, ValueError) as fault:
+            raise ArgumentError(f"The certificate does not have the expected form: {fault}.") from None
+
+
+def certify(ledger: Ledger, randomness: Randomness, public: Mapping[str, Any]) -> Certificate:
+    """The certificate of what a ledger recorded. A seed makes the noise known, so epsilon is infinite."""
+    delta, adjacency = ledger.budget.delta, ledger.adjacency
+    charges = tuple((entry.purpose, entry.event) for entry in ledger.entries)
+    if randomness.source == "seed":
+        charges = (*charges, ("seed", NonPrivate(reason="the noise was drawn from a seed and can be removed")))
+    return _certificate(charges, adjacency, ledger.budget, randomness, public, delta)
+
+
+def certify_non_private(reason: str, randomness: Randomness, public: Mapping[str, Any]) -> Certificate:
+    """The certificate of a fit without privacy: epsilon is infinite, and the reason is stated."""
+    budget = Budget(epsilon=1.0, delta=0.5)
+    return _certificate(
+        (("fit without privacy", NonPrivate(reason=reason)),), Adjacency(), budget, randomness, public, 0.5
+    )
+
+
+def _certificate(
+    charges: tuple[tuple[str, Event], ...],
+    adjacency: Adjacency,
+    budget: Budget,
+    randomness: Randomness,
+    public: Mapping[str, Any],
+    delta: float,
+) -> Certificate:
+    events = tuple(event for _, event in charges)
+    stated = headline(events, adjacency, delta)
+    private = stated.epsilon < inf
+    return Certificate(
+        status="for release" if private else "not for release",
+        epsilon=stated.epsilon,
+        delta=delta,
+        budget_epsilon=budget.epsilon,
+        adjacency=adjacency,
+        charges=charges,
+        accountant={
+            "name": stated.accountant,
+            "discretisation": stated.discretisation,
+            "library": stated.library,
+        },
+        epsilon_rdp=rdp_epsilon(events, adjacency, delta) if private else inf,
+        epsilon_clt=clt_epsilon(events, delta) if private else inf,
+        randomness={
+            "source": "256 bits of operating system entropy" if randomness.source == "os" else "seed",
+            "generator": "ChaCha20",
+            "noise": "rounded Gaussian on an integer grid",
+            "hardened": True,
+        },
+        public=public,
+        assumptions=ASSUMPTIONS,
+        versions={name: version(name) for name in ("sfumato", "jax", "numpy", "dp-accounting")}
+        | {"python": platform.python_version()},
+    )
+
+
+def _number_out(value: float) -> float | str:
+    return "infinity" if value == inf else value
+
+
+def _number_in(value: float | str) -> float:
+    return inf if value == "infinity" else float(value)

@@ -1,0 +1,185 @@
+"""Curator: holds the rows and the doors. Whatever comes out was bounded, charged and noised, in that order.
+
+The rows never leave: the class has no length, no view and no text form of them. A synthesizer gets a curator
+and nothing else, so all of its code is post-processing and cannot break the promise.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from sfumato.errors import ArgumentError
+from sfumato.privacy.adjacency import Relation
+from sfumato.privacy.chacha import keystream
+from sfumato.privacy.choice import draw_index, exponential_weights
+from sfumato.privacy.clipping import GRID
+from sfumato.privacy.events import ExponentialChoice, GaussianSum
+from sfumato.privacy.ledger import Ledger
+from sfumato.privacy.noise import gaussian_integers
+from sfumato.privacy.plan import SgdPlan
+from sfumato.privacy.queries import ScoreQuery, SumQuery, count_query
+from sfumato.privacy.randomness import Randomness, Stream, nonce
+from sfumato.privacy.step import PrivateRows, gradient_step, grid_total
+
+Params = TypeVar("Params")
+State = TypeVar("State")
+Loss: TypeAlias = Callable[[Any, Any, Array], Float[Array, ""]]
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Called with a purpose, the steps done and the steps in all: public numbers only."""
+
+
+def quiet(purpose: str, done: int, total: int) -> None:
+    """A progress callback that shows nothing."""
+
+
+class Curator:
+    """The two doors to private rows, and the ledger that both charge before they draw noise.
+
+    ``noisy_sum`` and ``noisy_descent`` are the first door (a bounded sum), ``noisy_choice`` is the second.
+    """
+
+    def __init__(
+        self,
+        rows: PyTree[np.ndarray],
+        *,
+        ledger: Ledger,
+        randomness: Randomness,
+        public_size: int | None = None,
+        progress: Progress = quiet,
+    ) -> None:
+        self._rows = PrivateRows.of(rows)
+        self._ledger = ledger
+        self._randomness = randomness
+        self._size = public_size
+        self._progress = progress
+
+    def __repr__(self) -> str:
+        return "Curator(rows are private)"
+
+    @property
+    def size(self) -> int:
+        """The public order of magnitude of the table: declared, or measured once through the noisy sum.
+
+        Cost when not declared: one Gaussian sum at 1 % of the budget.
+        """
+        if self._size is None:
+            noisy_count = self.noisy_sum(count_query(), share=0.01)
+            self._size = max(1, round(float(noisy_count[0])))
+        return self._size
+
+    def noisy_sum(self, query: SumQuery, *, share: float) -> np.ndarray:
+        """First door: the sum of a clipped vector over all rows, with Gaussian noise.
+
+        Cost: one ``GaussianSum`` event worth ``share`` of the budget, charged before the noise is drawn.
+        Sensitivity: the clipping bound times the number of rows that neighbours differ in (twice the bound
+        under replace-one).
+        """
+        multiplier = self._ledger.budget.multiplier(share)
+        call = self._charge(GaussianSum(noise_multiplier=multiplier), query.purpose)
+        deviation = multiplier * self._ledger.adjacency.sum_factor * GRID
+        with jax.enable_x64(True):
+            total = grid_total(self._rows, query.function, query.clip, query.num_entries)
+            noise = gaussian_integers(
+                self._randomness.key, nonce(call, 0, Stream.NOISE), query.num_entries, deviation
+            )
+            return np.asarray((total + noise) * (query.clip.bound / GRID))
+
+    def noisy_choice(self, query: ScoreQuery, *, epsilon: float) -> int:
+        """Second door: the index of one candidate, by the exponential mechanism on summed scores.
+
+        Cost: one ``ExponentialChoice`` event at ``epsilon``, charged before the choice is drawn.
+        """
+        call = self._charge(ExponentialChoice(epsilon=epsilon), query.purpose)
+        with jax.enable_x64(True):
+            scores = grid_total(self._rows, query.function, None, query.num_candidates)
+        sensitivity = self._ledger.adjacency.sum_factor * GRID
+        weights = exponential_weights([int(score) for score in scores], sensitivity, epsilon)
+        attempt, index = 0, None
+        while index is None:
+            index = draw_index(weights, self._bits(call, attempt), 512)
+            attempt += 1
+        return index
+
+    def noisy_descent(
+        self,
+        loss: Loss,
+        params: Params,
+        state: State,
+        *,
+        plan: SgdPlan,
+        update: Callable[[Params, State, Params], tuple[Params, State]],
+        purpose: str,
+    ) -> tuple[Params, State]:
+        """First door, many times: noisy clipped gradient sums, each handed to ``update`` as a mean.
+
+        ``loss(params, row, key)`` is the loss of one row; ``update(gradient, state, params)`` is the optimiser,
+        which is post-processing. The whole loop is compiled: sampling, gradients, noise and optimiser.
+
+        Cost: the event of the plan with the least noise that the rest of the budget covers, charged whole
+        before the first step. The mean divides by the public expected batch, never by the drawn one.
+        """
+        self._check_size(plan)
+        expected = plan.sampling.normaliser_rate * self.size
+        adjacency = self._ledger.adjacency
+        event = self._ledger.calibrate(lambda multiplier: plan.event(multiplier, adjacency))
+        call = self._charge(event, purpose)
+        deviation = plan.noise_deviation(event.noise_multiplier)  # type: ignore[union-attr]
+        with jax.enable_x64(True):
+            gradient = gradient_step(loss, params, plan, deviation, expected)
+            return self._loop(gradient, params, state, call=call, update=update, plan=plan, purpose=purpose)
+
+    def _loop(
+        self,
+        gradient: Callable[..., Any],
+        params: Any,
+        state: Any,
+        *,
+        call: int,
+        update: Callable[..., Any],
+        plan: SgdPlan,
+        purpose: str,
+    ) -> Any:
+        def one(step: Array, carry: Any, rows: PrivateRows, key: Array) -> Any:
+            params, state = carry
+            return update(gradient(params, rows, key, call, step), state, params)
+
+        @jax.jit
+        def stretch(carry: Any, rows: PrivateRows, key: Array, start: Array, stop: Array) -> Any:
+            return jax.lax.fori_loop(start, stop, lambda step, carry: one(step, carry, rows, key), carry)
+
+        carry, key = (params, state), self._randomness.key
+        tick = max(1, plan.steps // 50)
+        for start in range(0, plan.steps, tick):
+            stop = min(start + tick, plan.steps)
+            self._progress(purpose, start, plan.steps)
+            carry = jax.block_until_ready(stretch(carry, self._rows, key, start, stop))
+        self._progress(purpose, plan.steps, plan.steps)
+        return carry
+
+    def start_key(self) -> Array:
+        """A JAX key for what is no secret: the start of the parameters, the order of anything public."""
+        words = keystream(self._randomness.key, nonce(2**32 - 1, 0, Stream.START), 2)
+        return jax.random.wrap_key_data(words)
+
+    def _charge(self, event: Any, purpose: str) -> int:
+        """Charge, and return the number of this call: part of every nonce, so no two calls share noise."""
+        self._ledger.charge(event, purpose)
+        return len(self._ledger.entries)
+
+    def _check_size(self, plan: SgdPlan) -> None:
+        # Under replace-one neighbours have equally many rows, so this comparison discloses nothing.
+        if plan.sampling.relation is Relation.REPLACE_ONE and plan.sampling.rows != self._rows.num_real:
+            raise ArgumentError(
+                "Sampling without replacement takes the number of rows as public: "
+                "declare the exact number of rows in the schema, or use Poisson sampling."
+            )
+
+    def _bits(self, call: int, attempt: int) -> int:
+        words = np.asarray(keystream(self._randomness.key, nonce(call, attempt, Stream.NOISE), 16))
+        return int.from_bytes(words.astype("<u4").tobytes(), "little")
+
+

@@ -1,0 +1,43 @@
+"""Noise: Gaussian noise on integers that leaves no holes.
+
+A float32 sum with float32 noise is formally broken: which outputs are reachable depends on the sum, so an
+attacker who knows the other rows can rule out a hypothesis from a handful of coordinates (Mironov 2012; Haney
+et al. 2022). Here every private sum is a whole number on a public grid, and the noise is a Gaussian of 53 bits,
+rounded to whole numbers. For a whole number s, round(s + g) = s + round(g), so the output is the exact Gaussian
+mechanism followed by rounding: post-processing, at no cost in privacy.
+
+Limits: the tail is cut at 9.4 standard deviations, which a draw passes with probability 5e-21; and the normal
+deviate has a relative error near 2**-52, so that the probability of a whole number is off by about one part
+in 2**52 / noise deviation.
+"""
+
+from math import pi
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float64, Int64, UInt32
+
+from sfumato.privacy.chacha import keystream
+
+
+def normals(key: UInt32[Array, "8"], nonce: UInt32[Array, "3"], num: int) -> Float64[Array, " num"]:
+    """Standard normal deviates in float64 from the secret stream, by Box and Muller's polar angle.
+
+    Needs 64-bit mode: 64 random bits give the radius, which is what lets the tail reach 9.4.
+    """
+    num_pairs = -(-num // 2)
+    words = keystream(key, nonce, 4 * num_pairs).reshape(num_pairs, 4).astype(jnp.uint64)
+    first = (words[:, 0] << 32) | words[:, 1]
+    second = (words[:, 2] << 32) | words[:, 3]
+    radius = jnp.sqrt(-2 * jnp.log((first.astype(jnp.float64) + 1) * 2.0**-64))
+    angle = second.astype(jnp.float64) * (2 * pi * 2.0**-64)
+    return jnp.concatenate([radius * jnp.cos(angle), radius * jnp.sin(angle)])[:num]
+
+
+def gaussian_integers(
+    key: UInt32[Array, "8"], nonce: UInt32[Array, "3"], num: int, deviation: float | Array
+) -> Int64[Array, " num"]:
+    """Gaussian noise of the given standard deviation, rounded to whole numbers.
+
+    Guarantees: s + noise is distributed as the Gaussian mechanism on s, rounded, for whole s (module docstring).
+    """
+    return jnp.round(deviation * normals(key, nonce, num)).astype(jnp.int64)

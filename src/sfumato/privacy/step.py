@@ -1,0 +1,126 @@
+"""Step: one private gradient, from the draw of the batch to the noisy mean, as a function that compiles.
+
+Micro-batches of padded rows are repeated as often as the draw needs, so a Poisson batch is never truncated.
+Per-row gradients come from ``vmap`` of the gradient of one row, so that no layer can mix rows.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Bool, Float, Int64, PyTree
+
+from sfumato.privacy.chacha import keystream
+from sfumato.privacy.clipping import GRID, MOST_ROWS_AT_ONCE, FlatClip
+from sfumato.privacy.noise import gaussian_integers
+from sfumato.privacy.plan import SgdPlan
+from sfumato.privacy.randomness import Stream, nonce
+
+
+class PrivateRows(eqx.Module):
+    """Private rows padded to whole micro-batches, with a mask of which are real."""
+
+    columns: PyTree[Array]
+    real: Bool[Array, " row"]
+    num_real: int = eqx.field(static=True)
+    micro: int = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, rows: PyTree[np.ndarray]) -> "PrivateRows":
+        """Rows from a tree of arrays that share their first axis; an empty table is one padded batch."""
+        num_real = jax.tree.leaves(rows)[0].shape[0]
+        micro = micro_batch()
+        num_padded = max(1, -(-num_real // micro)) * micro
+
+        def pad(column: np.ndarray) -> Array:
+            padding = [(0, num_padded - num_real)] + [(0, 0)] * (column.ndim - 1)
+            return jnp.asarray(np.pad(column, padding))
+
+        return cls(jax.tree.map(pad, rows), jnp.arange(num_padded) < num_real, num_real, micro)
+
+    def __repr__(self) -> str:
+        return "PrivateRows()"
+
+
+def micro_batch() -> int:
+    """Rows whose gradients are held at once: few on a CPU, where they must fit its cache; more on a GPU."""
+    return 128 if jax.default_backend() == "cpu" else MOST_ROWS_AT_ONCE
+
+
+def grid_total(
+    rows: PrivateRows, function: Callable[[Any], Array], clip: FlatClip | None, num_entries: int
+) -> Int64[Array, " entry"]:
+    """The exact grid sum over all rows of a clipped vector, or without ``clip`` of scores cut to [-1, 1]."""
+
+    def chunk(start: Array) -> Array:
+        take = lambda column: jax.lax.dynamic_slice_in_dim(column, start, rows.micro)  # noqa: E731
+        vectors = jax.vmap(function)(jax.tree.map(take, rows.columns)).astype(jnp.float32)
+        valid = take(rows.real)
+        if clip is not None:
+            return clip.grid_sum(vectors, valid).astype(jnp.int64)
+        scores = jnp.where(valid[:, None] & jnp.isfinite(vectors), jnp.clip(vectors, -1, 1), 0)
+        return jnp.sum((scores * GRID).astype(jnp.int64), axis=0)
+
+    @jax.jit
+    def total(num_chunks: Array) -> Array:
+        add = lambda i, acc: acc + chunk(i * rows.micro)  # noqa: E731
+        return jax.lax.fori_loop(0, num_chunks, add, jnp.zeros(num_entries, jnp.int64))
+
+    return total(rows.real.shape[0] // rows.micro)
+
+
+def gradient_step(
+    loss: Callable[[Any, Any, Array], Float[Array, ""]],
+    params: Any,
+    plan: SgdPlan,
+    deviation: float,
+    expected_batch: float,
+) -> Callable[..., Any]:
+    """A function (params, rows, key, call, step) -> noisy mean gradient, to be compiled by its caller.
+
+    Privacy: the sum of clipped gradients of the drawn rows plus Gaussian noise of ``deviation`` grid units on
+    every coordinate, drawn once a step, also when no row was drawn.
+    """
+    flat, unflatten = ravel_pytree(params)
+    scale = plan.clip.bound / GRID / expected_batch
+
+    def noisy_mean(params: Any, rows: PrivateRows, key: Array, call: int, step: Array) -> Any:
+        total = batch_total(loss, params, plan, rows, key, call, step)
+        noise = gaussian_integers(key, nonce(call, step, Stream.NOISE), flat.size, deviation)
+        return unflatten(((total + noise) * scale).astype(flat.dtype))
+
+    return noisy_mean
+
+
+def batch_total(
+    loss: Callable[[Any, Any, Array], Float[Array, ""]],
+    params: Any,
+    plan: SgdPlan,
+    rows: PrivateRows,
+    key: Array,
+    call: int,
+    step: Array,
+) -> Int64[Array, " entry"]:
+    """The exact sum of the clipped gradients of a step's rows, in grid units, before any noise."""
+    num_rows, micro = rows.real.shape[0], rows.micro
+    words = keystream(key, nonce(call, step, Stream.SAMPLING), num_rows * plan.sampling.words_per_row)
+    taken = plan.sampling.draw(words, rows.real)
+    order = jnp.nonzero(taken, size=num_rows, fill_value=0)[0]
+    count = jnp.sum(taken)
+    row_key = jax.random.wrap_key_data(keystream(key, nonce(call, step, Stream.ROWS), 2))
+
+    def add(i: Array, acc: Array) -> Array:
+        index = jax.lax.dynamic_slice_in_dim(order, i * micro, micro)
+        valid = i * micro + jnp.arange(micro) < count
+        batch = jax.tree.map(lambda column: column[index], rows.columns)
+        keys = jax.vmap(lambda j: jax.random.fold_in(row_key, j))(index)
+        gradients = jax.vmap(jax.grad(loss), (None, 0, 0))(params, batch, keys)
+        return acc + ravel_pytree(plan.clip.grid_sum(gradients, valid))[0].astype(jnp.int64)
+
+    size = sum(leaf.size for leaf in jax.tree.leaves(params))
+    num_micro = (count + micro - 1) // micro
+    return jax.lax.fori_loop(0, num_micro, add, jnp.zeros(size, jnp.int64))
