@@ -32,7 +32,7 @@ def parse_delimited(data: bytes, name: str) -> pa.Table:
     {'a': ['1', '2'], 'b': ['x', None]}
     """
     if data.startswith(_ARCHIVES):
-        raise TableError(f"file {name!r}: not text but an archive or a binary table; unpack it or mend its suffix")
+        raise TableError(f"file {name!r}: not text but an archive or a binary table; unpack it or rename it")
     text = _as_utf8(data, name).lstrip(b"\r\n")
     if not text.strip():
         raise TableError(f"file {name!r}: empty; expected a header line with the names of the columns")
@@ -62,7 +62,7 @@ def gunzip(data: bytes, name: str) -> bytes:
             place += len(piece) - len(member.unused_data)
             total += len(part)
             if total > limit:
-                raise TableError(f"file {name!r}: unpacks to over {MAX_RATIO} times its size; unpack it first")
+                raise TableError(f"file {name!r}: unpacks to {MAX_RATIO} times its size; unpack it first")
             parts.append(part)
         if not member.eof:
             raise TableError(f"file {name!r}: truncated gzip; copy or export it again")
