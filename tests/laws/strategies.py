@@ -100,7 +100,8 @@ def valid_cells(column):
             return st.floats(column.lower, column.upper)
         case Continuous():
             scale = 10**column.decimals
-            return st.integers(round(column.lower * scale), round(column.upper * scale)).map(lambda k: k / scale)
+            ends = round(column.lower * scale), round(column.upper * scale)
+            return st.integers(*ends).map(lambda k: k / scale)
         case Date():
             return st.dates(column.lower, column.upper)
         case Datetime():
@@ -145,9 +146,11 @@ def valid_tables(draw, schema, max_rows=8):
 
 HOSTILE_TEXTS = [
     "", " ", "NA", "nan", "null", "None", "inf", "-inf", "1e400", "-1e400", "1e-400", "3", "3.0", " 3 ", "+3",
-    "1e3", "0x10", "1_000", "1,5", "9" * 400, "TRUE", "false", "yes", "No", "0", "1", "2020-01-31", "2020-02-31",
+    "1e3", "0x10", "1_000", "1,5", "9" * 400, "TRUE", "false", "yes", "No", "0", "1", "2020-01-31",
+    "2020-02-31",
     "2020-01-31T10:00:00", "2020-01-31 10:00:00+02:00", "2020-01-31T10:00:00Z", "2020-01-31T10:00:00.123456",
-    "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "10000-01-01", "0000-00-00", "20200131", "24:00",
+    "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "10000-01-01", "0000-00-00", "20200131",
+    "24:00",
     "٣", "\ufeff3", "=1+1", "'=1+1", "-", ".", "e5", "日本", "a\nb", "\t", "--5", "Infinity", "1e", "³",
 ]  # fmt: skip
 
