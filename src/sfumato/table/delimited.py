@@ -5,6 +5,7 @@ null; words such as NA are left to the encoding, which knows whether the schema 
 Messages name the file and the rule only: the parser's own messages quote cells, so none of them passes.
 """
 
+import collections
 import csv
 import io
 import zlib
@@ -42,7 +43,7 @@ def parse_delimited(data: bytes, name: str) -> pa.Table:
     if not text.endswith((b"\n", b"\r")):
         text += b"\n"
     table = _parse(text, header, delimiter, name)
-    _check_cells(table, text, name)
+    _check_cells(table, text, delimiter, name)
     return table
 
 
@@ -92,7 +93,7 @@ def _read_header(text: bytes, name: str) -> tuple[list[str], str]:
         raise TableError(f"file {name!r}: the header line cannot be read; check its quotes") from None
     if len(header) > MAX_COLUMNS:
         raise TableError(f"file {name!r}: more than {MAX_COLUMNS:,} columns")
-    check_header(header, f"file {name!r}")
+    check_header([column if column.strip() else "" for column in header], f"file {name!r}")
     return header, delimiter
 
 
@@ -100,7 +101,7 @@ def check_header(header: list[str], where: str) -> None:
     """Refuse empty and repeated names; by place, since the first line of a file without header is a row."""
     first: dict[str, int] = {}
     for place, column in enumerate(header, start=1):
-        if not column.strip():
+        if not column:
             raise TableError(f"{where}: column {place} has no name in the header; give every column a name")
         if column in first:
             raise TableError(f"{where}: columns {first[column]} and {place} have the same name in the header")
@@ -154,11 +155,21 @@ def _reason(message: str) -> str:
     return "cannot be parsed as delimited text; check delimiters and quotes"
 
 
-def _check_cells(table: pa.Table, text: bytes, name: str) -> None:
-    odd = text.count(b'"') % 2 == 1
+def _check_cells(table: pa.Table, text: bytes, delimiter: str, name: str) -> None:
+    broken = text.count(b'"') % 2 == 1
     for column in table.columns:
         if (pc.max(pc.binary_length(column)).as_py() or 0) > MAX_CELL_BYTES:
             raise TableError(f"file {name!r}: a cell is longer than 64 KiB; is a quote not closed?")
-        # A quote left open swallows lines, and the parser does not mind when that is in the last column.
-        if odd and pc.any(pc.match_substring(column, "\n")).as_py():
-            raise TableError(f"file {name!r}: a quote is not closed")
+        broken = broken or bool(pc.any(pc.match_substring_regex(column, r"[\r\n]")).as_py())
+    # A quote left open swallows lines, and Arrow does not mind: where that may be, a strict parser looks.
+    if broken and not _strictly_quoted(text, delimiter):
+        raise TableError(f"file {name!r}: a quote is not closed, or text follows a closing quote")
+
+
+def _strictly_quoted(text: bytes, delimiter: str) -> bool:
+    lines = io.StringIO(text.decode("utf-8"), newline="")
+    try:
+        collections.deque(csv.reader(lines, delimiter=delimiter, strict=True), maxlen=0)
+    except csv.Error:
+        return False
+    return True

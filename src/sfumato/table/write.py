@@ -1,5 +1,6 @@
 """Arrow tables to files, whole or not at all."""
 
+import gzip
 import os
 import secrets
 from collections.abc import Callable
@@ -69,9 +70,9 @@ def _write_text(table: pa.Table, stream: Any, delimiter: str) -> None:
 
 
 def _write_packed(table: pa.Table, stream: BinaryIO, delimiter: str) -> None:
-    with pa.CompressedOutputStream(pa.PythonFile(stream, mode="w"), "gzip") as packed:
+    # No time stamp inside, so that equal tables make equal files.
+    with gzip.GzipFile(filename="", fileobj=stream, mode="wb", compresslevel=6, mtime=0) as packed:
         _write_text(table, packed, delimiter)
-        packed.flush()
 
 
 def _write_parquet(table: pa.Table, stream: BinaryIO) -> None:
