@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sfumato.errors import TableError
-from sfumato.schema.columns import Column, Identifier
+from sfumato.schema.columns import Column
 from sfumato.schema.guess import guess_column
-from sfumato.schema.schema import Schema, write_schema
+from sfumato.schema.schema import Schema, can_vary, write_schema
 
 _WARNING = """\
 # DRAFT: READ FROM PRIVATE ROWS. REVIEW BEFORE ANY FIT.
@@ -56,8 +56,8 @@ def draft(table: pa.Table) -> Draft:
         columns[name], made = guess_column(name, table.column(name))
         notes[name] = "\n".join(f"guess: {guess}" for guess in made)
         guesses += [f"column {name!r}: {guess}" for guess in made]
-    if all(isinstance(column, Identifier) for column in columns.values()):
-        raise TableError("no column holds values to draft a schema from: write the schema by hand")
+    if not any(can_vary(column) for column in columns.values()):
+        raise TableError("no column varies, so there is nothing to draft from: write the schema by hand")
     return Draft(schema=Schema(columns=columns, rows=rows), guesses=tuple(guesses), notes=notes)
 
 

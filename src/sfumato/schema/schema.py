@@ -228,7 +228,7 @@ def _schema_faults(schema: Schema) -> list[str]:
         values = {field.name: getattr(column, field.name) for field in fields(column)}
         faults = column_faults(name, kind_of(column), values)
         found += faults
-        moves = moves or bool(faults) or _can_move(column)
+        moves = moves or bool(faults) or can_vary(column)
     if not moves:
         found.append("columns: at least one that is not an identifier must be able to take two values")
     if isinstance(schema.unit, Unit):
@@ -239,7 +239,8 @@ def _schema_faults(schema: Schema) -> list[str]:
     return found
 
 
-def _can_move(column: Column) -> bool:
+def can_vary(column: Column) -> bool:
+    """Whether a column is modelled and can take two values, a missing one among them."""
     if isinstance(column, Identifier):
         return False
     return column.nullable or column.num_values is None or column.num_values > 1
