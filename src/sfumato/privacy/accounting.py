@@ -35,6 +35,9 @@ from sfumato.privacy.events import (
 
 _FINE, _COARSE = 1e-5, 1e-4
 _LEAST_NOISE, _MOST_NOISE = 0.05, 1e7
+_WHOLE_ORDERS = (*range(2, 64), 80, 96, 128, 192, 256, 512, 1024)
+# Fractional orders below 2 matter only at epsilons far above any that protects, and their series may diverge.
+_ORDERS = (*(2 + tenth / 10 for tenth in range(90)), *(order for order in _WHOLE_ORDERS if order > 10))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,12 +120,14 @@ def _pld_of(event: Event, step: float) -> pld.PrivacyLossDistribution:
 
 
 @lru_cache(maxsize=64)
-def rdp_epsilon(events: tuple[Event, ...], adjacency: Adjacency, delta: float) -> float:
+def rdp_epsilon(
+    events: tuple[Event, ...], adjacency: Adjacency, delta: float, orders: tuple[float, ...] = _ORDERS
+) -> float:
     """A looser upper bound by Renyi differential privacy; infinite where RDP has no rule for an event."""
     relation = dpa.NeighboringRelation.ADD_OR_REMOVE_ONE
     if adjacency.relation is Relation.REPLACE_ONE:
         relation = dpa.NeighboringRelation.REPLACE_ONE
-    accountant = rdp.RdpAccountant(neighboring_relation=relation)
+    accountant = rdp.RdpAccountant(orders, neighboring_relation=relation)
     for event in events:
         named = _rdp_event_of(event, adjacency)
         if named is None or not accountant.supports(named):
@@ -173,9 +178,7 @@ def clt_epsilon(events: Sequence[Event], delta: float) -> float:
     return float(brentq(lambda epsilon: gaussian_delta(epsilon, mu) - delta, 0.0, high))
 
 
-def calibrate(
-    make: Callable[[float], Event], spent: Sequence[Event], adjacency: Adjacency, budget: Budget
-) -> Event:
+def calibrate(make: Callable[[float], Event], spent: Sequence[Event], adjacency: Adjacency, budget: Budget) -> Event:
     """The event of least noise that, after ``spent``, stays within the budget.
 
     ``make`` turns a noise multiplier into an event. The search runs on the coarse discretisation and is
@@ -212,7 +215,7 @@ def _guess(make: Callable[[float], Event], spent: Sequence[Event], budget: Budge
     relation = Relation.REPLACE_ONE if isinstance(make(1.0), FixedSizeGaussian) else Relation.ADD_OR_REMOVE_ONE
     adjacency = Adjacency(relation=relation)
     multiplier = 1.0
-    while rdp_epsilon((*spent, single(multiplier)), adjacency, budget.delta) > budget.epsilon:
+    while rdp_epsilon((*spent, single(multiplier)), adjacency, budget.delta, _WHOLE_ORDERS) > budget.epsilon:
         multiplier *= 1.25
         if multiplier > _MOST_NOISE:
             raise BudgetError("The budget left is too small for this query at any noise: raise epsilon.")

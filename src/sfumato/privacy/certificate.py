@@ -92,19 +92,10 @@ class Certificate:
 
 def certify(ledger: Ledger, randomness: Randomness, public: Mapping[str, Any]) -> Certificate:
     """The certificate of what a ledger recorded. A seed makes the noise known, so epsilon is infinite."""
-    delta, adjacency = ledger.budget.delta, ledger.adjacency
     charges = tuple((entry.purpose, entry.event) for entry in ledger.entries)
     if randomness.source == "seed":
         charges = (*charges, ("seed", NonPrivate(reason="the noise was drawn from a seed and can be removed")))
-    return _certificate(charges, adjacency, ledger.budget, randomness, public, delta)
-
-
-def certify_non_private(reason: str, randomness: Randomness, public: Mapping[str, Any]) -> Certificate:
-    """The certificate of a fit without privacy: epsilon is infinite, and the reason is stated."""
-    budget = Budget(epsilon=1.0, delta=0.5)
-    return _certificate(
-        (("fit without privacy", NonPrivate(reason=reason)),), Adjacency(), budget, randomness, public, 0.5
-    )
+    return _certificate(charges, ledger.adjacency, ledger.budget, randomness, public)
 
 
 def _certificate(
@@ -113,8 +104,8 @@ def _certificate(
     budget: Budget,
     randomness: Randomness,
     public: Mapping[str, Any],
-    delta: float,
 ) -> Certificate:
+    delta = budget.delta
     events = tuple(event for _, event in charges)
     stated = headline(events, adjacency, delta)
     private = stated.epsilon < inf

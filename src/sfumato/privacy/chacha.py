@@ -40,9 +40,7 @@ def _double_round(_: int, rows: tuple[Array, Array, Array, Array]) -> tuple[Arra
     return a, jnp.roll(b, 1, 0), jnp.roll(c, 2, 0), jnp.roll(d, 3, 0)
 
 
-def keystream(
-    key: UInt32[Array, "8"], nonce: UInt32[Array, "3"], num_words: int
-) -> UInt32[Array, " num_words"]:
+def keystream(key: UInt32[Array, "8"], nonce: UInt32[Array, "3"], num_words: int) -> UInt32[Array, " num_words"]:
     """The first ``num_words`` 32-bit words of the ChaCha20 stream of a 256-bit key and a 96-bit nonce.
 
     Guarantees: equal to RFC 8439 with the block counter starting at 0; no state is kept, so a caller that never

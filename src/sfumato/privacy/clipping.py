@@ -55,9 +55,7 @@ class FlatClip:
 
         return jax.tree.map(leaf_sum, vectors)
 
-    def factors(
-        self, vectors: PyTree[Float[Array, "row ..."]], valid: Bool[Array, " row"]
-    ) -> Float[Array, " row"]:
+    def factors(self, vectors: PyTree[Float[Array, "row ..."]], valid: Bool[Array, " row"]) -> Float[Array, " row"]:
         """What each row is multiplied with to stand on the grid; zero for rows that do not count."""
         leaves = jax.tree.leaves(vectors)
         norm = jnp.sqrt(sum(_squares(leaf) for leaf in leaves))

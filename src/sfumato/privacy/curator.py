@@ -8,12 +8,10 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from sfumato.errors import ArgumentError
-from sfumato.privacy.adjacency import Relation
 from sfumato.privacy.chacha import keystream
 from sfumato.privacy.choice import draw_index, exponential_weights
 from sfumato.privacy.clipping import GRID
@@ -23,6 +21,7 @@ from sfumato.privacy.noise import gaussian_integers
 from sfumato.privacy.plan import SgdPlan
 from sfumato.privacy.queries import ScoreQuery, SumQuery, count_query
 from sfumato.privacy.randomness import Randomness, Stream, nonce
+from sfumato.privacy.sampling import FixedSizeSampling
 from sfumato.privacy.step import PrivateRows, gradient_step, grid_total
 
 Params = TypeVar("Params")
@@ -83,9 +82,7 @@ class Curator:
         deviation = multiplier * self._ledger.adjacency.sum_factor * GRID
         with jax.enable_x64(True):
             total = grid_total(self._rows, query.function, query.clip, query.num_entries)
-            noise = gaussian_integers(
-                self._randomness.key, nonce(call, 0, Stream.NOISE), query.num_entries, deviation
-            )
+            noise = gaussian_integers(self._randomness.key, nonce(call, 0, Stream.NOISE), query.num_entries, deviation)
             return np.asarray((total + noise) * (query.clip.bound / GRID))
 
     def noisy_choice(self, query: ScoreQuery, *, epsilon: float) -> int:
@@ -162,7 +159,7 @@ class Curator:
 
     def start_key(self) -> Array:
         """A JAX key for what is no secret: the start of the parameters, the order of anything public."""
-        words = keystream(self._randomness.key, nonce(2**32 - 1, 0, Stream.START), 2)
+        words = keystream(self._randomness.key, nonce(0, 0, Stream.START), 2)
         return jax.random.wrap_key_data(words)
 
     def _charge(self, event: Any, purpose: str) -> int:
@@ -172,7 +169,7 @@ class Curator:
 
     def _check_size(self, plan: SgdPlan) -> None:
         # Under replace-one neighbours have equally many rows, so this comparison discloses nothing.
-        if plan.sampling.relation is Relation.REPLACE_ONE and plan.sampling.rows != self._rows.num_real:
+        if isinstance(plan.sampling, FixedSizeSampling) and plan.sampling.rows != self._rows.num_real:
             raise ArgumentError(
                 "Sampling without replacement takes the number of rows as public: "
                 "declare the exact number of rows in the schema, or use Poisson sampling."
@@ -181,5 +178,3 @@ class Curator:
     def _bits(self, call: int, attempt: int) -> int:
         words = np.asarray(keystream(self._randomness.key, nonce(call, attempt, Stream.NOISE), 16))
         return int.from_bytes(words.astype("<u4").tobytes(), "little")
-
-

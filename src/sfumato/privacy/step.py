@@ -57,7 +57,7 @@ def grid_total(
     """The exact grid sum over all rows of a clipped vector, or without ``clip`` of scores cut to [-1, 1]."""
 
     def chunk(start: Array) -> Array:
-        take = lambda column: jax.lax.dynamic_slice_in_dim(column, start, rows.micro)  # noqa: E731
+        take = lambda column: jax.lax.dynamic_slice_in_dim(column, start, rows.micro)
         vectors = jax.vmap(function)(jax.tree.map(take, rows.columns)).astype(jnp.float32)
         valid = take(rows.real)
         if clip is not None:
@@ -67,7 +67,7 @@ def grid_total(
 
     @jax.jit
     def total(num_chunks: Array) -> Array:
-        add = lambda i, acc: acc + chunk(i * rows.micro)  # noqa: E731
+        add = lambda i, acc: acc + chunk(i * rows.micro)
         return jax.lax.fori_loop(0, num_chunks, add, jnp.zeros(num_entries, jnp.int64))
 
     return total(rows.real.shape[0] // rows.micro)

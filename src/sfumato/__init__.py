@@ -1,0 +1,47 @@
+"""sfumato: a private table in, a certified generative model out.
+
+>>> import sfumato as sf
+>>> schema = sf.Schema.load("schema.toml")                                       # doctest: +SKIP
+>>> release = sf.fit(table, schema, method=sf.Maf(), epsilon=1.0, delta=1e-6)    # doctest: +SKIP
+>>> release.sample(10_000), release.log_prob(new_rows), release.certificate      # doctest: +SKIP
+"""
+
+from importlib.metadata import version
+
+from sfumato.errors import (
+    ArgumentError,
+    BudgetError,
+    ReleaseError,
+    SchemaError,
+    SfumatoError,
+    TableError,
+)
+from sfumato.fitting.likelihood import Optimiser
+from sfumato.fitting.scaling import ScalingShare
+from sfumato.pipeline import fit
+from sfumato.privacy import Certificate
+from sfumato.release import Release, load
+from sfumato.schema import Schema, draft
+from sfumato.synthesizers import REGISTRY, Maf
+
+__version__ = version("sfumato")
+
+__all__ = [
+    "REGISTRY",
+    "ArgumentError",
+    "BudgetError",
+    "Certificate",
+    "Maf",
+    "Optimiser",
+    "Release",
+    "ReleaseError",
+    "ScalingShare",
+    "Schema",
+    "SchemaError",
+    "SfumatoError",
+    "TableError",
+    "__version__",
+    "draft",
+    "fit",
+    "load",
+]

@@ -1,0 +1,37 @@
+"""Files that are there in full or not at all."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """A stream into a hidden file beside ``path`` that takes its name only when all of it is on the disk.
+
+    Guarantees: a process that is killed, or an error inside the block, leaves ``path`` as it was.
+    """
+    hidden = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        with hidden.open("xb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        hidden.replace(path)
+        _sync_folder(path.parent)
+    finally:
+        hidden.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    # The new name lives in the folder, which some systems flush apart from the file.
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,81 @@
+"""Likelihood: fits a density model to rows by noisy clipped gradients of the negative log-likelihood.
+
+Everything here after the door is post-processing: the optimiser, its schedule and the average of the last
+iterates see noisy gradients only.
+"""
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+
+from sfumato.checks import between, positive
+from sfumato.models.cells import dequantise
+from sfumato.models.model import DensityModel
+from sfumato.privacy import Curator, SgdPlan
+
+Model = TypeVar("Model", bound=DensityModel)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimiser:
+    """Adam with a short warm-up, a linear decay to a twentieth, and an average over the iterates.
+
+    ``averaging`` is the weight of the past in the average; 0 keeps the last iterate.
+    Reference: Kingma and Ba 2015; De et al. 2022 on averaging under noise.
+    """
+
+    learning_rate: float = 1e-2
+    averaging: float = 0.99
+
+    def __post_init__(self) -> None:
+        positive(learning_rate=self.learning_rate)
+        between(0, 1, averaging=self.averaging)
+
+    def transformation(self, steps: int) -> optax.GradientTransformation:
+        """The Optax transformation for a run of so many steps."""
+        warm = min(20, max(1, steps // 10))
+        schedule = optax.join_schedules(
+            [
+                optax.linear_schedule(self.learning_rate / warm, self.learning_rate, warm),
+                optax.linear_schedule(self.learning_rate, self.learning_rate / 20, max(1, steps - warm)),
+            ],
+            [warm],
+        )
+        return optax.adam(schedule)
+
+
+def negative_log_likelihood(model: DensityModel, row: Any, key: Array) -> Float[Array, ""]:
+    """The loss of one row: minus its log density at a point drawn in its cells."""
+    return -model.log_prob(dequantise(row["low"], row["width"], key))
+
+
+def fit_likelihood(
+    model: Model, trainable: Any, curator: Curator, *, plan: SgdPlan, optimiser: Optimiser, purpose: str
+) -> Model:
+    """The model after noisy gradient descent on the rows' negative log-likelihood.
+
+    ``trainable`` is a tree of booleans like the model: which arrays the gradient may move.
+    Cost: the plan's event, with whatever noise the rest of the budget asks for.
+    """
+    params, fixed = eqx.partition(model, trainable)
+    transformation = optimiser.transformation(plan.steps)
+
+    def loss(params: Any, row: Any, key: Array) -> Float[Array, ""]:
+        return negative_log_likelihood(eqx.combine(params, fixed), row, key)
+
+    def update(gradient: Any, state: Any, params: Any) -> tuple[Any, Any]:
+        moments, average, step = state
+        change, moments = transformation.update(gradient, moments, params)
+        params = optax.apply_updates(params, change)
+        past = jnp.minimum(optimiser.averaging, (1 + step) / (10 + step))  # the start must not linger
+        average = jax.tree.map(lambda mean, new: (past * mean + (1 - past) * new).astype(new.dtype), average, params)
+        return params, (moments, average, step + 1)
+
+    state = (transformation.init(params), params, jnp.zeros((), jnp.int32))
+    params, (_, average, _) = curator.noisy_descent(loss, params, state, plan=plan, update=update, purpose=purpose)
+    return eqx.combine(jax.tree.map(jnp.asarray, average), fixed)

@@ -1,0 +1,25 @@
+"""Model: what a method releases. Written for one row; batching is done by ``vmap`` outside."""
+
+from typing import Any, Protocol, runtime_checkable
+
+from jaxtyping import Array, Float
+
+
+@runtime_checkable
+class DensityModel(Protocol):
+    """A density over the features of one row, with exact likelihood and sampling.
+
+    Features are real numbers; ``encoding`` and ``models.cells`` say how a table's columns become features.
+    """
+
+    def log_prob(self, features: Float[Array, " feature"]) -> Float[Array, ""]:
+        """The log density of one row of features, in nats."""
+        ...
+
+    def sample(self, key: Array) -> Float[Array, " feature"]:
+        """One row of features."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """What is needed, besides the arrays, to rebuild the model: JSON-safe, with its ``kind``."""
+        ...

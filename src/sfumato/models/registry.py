@@ -1,0 +1,52 @@
+"""Registry of model kinds: rebuilds the skeleton of a model from its description, without running its file."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from sfumato.errors import ReleaseError
+from sfumato.models.flows.flow import MafShape, MaskedAutoregressiveFlow
+
+
+def _maf(fields: Mapping[str, Any], num_numbers: int) -> Any:
+    sizes = {name: _size(fields, name) for name in ("num_features", "blocks", "width", "depth")}
+    act_norm = fields.get("act_norm")
+    if not isinstance(act_norm, bool):
+        raise ReleaseError("The model description is damaged: act_norm must be true or false.")
+    # The masks are made while rebuilding, so the sizes must be borne out by the file before that.
+    hidden = max(sizes["width"], sizes["num_features"] - 1)
+    claimed = sizes["blocks"] * hidden * (sizes["num_features"] + (sizes["depth"] - 1) * hidden)
+    if claimed > num_numbers:
+        raise ReleaseError("The model description claims more numbers than the file holds.")
+    shape = MafShape(**sizes, act_norm=act_norm)
+    return eqx.filter_eval_shape(lambda: MaskedAutoregressiveFlow.start(shape, key=_any_key()))
+
+
+def _any_key() -> Array:
+    # Only shapes are asked for, so no number is ever drawn with it.
+    return jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32))
+
+
+_KINDS: dict[str, Callable[[Mapping[str, Any], int], Any]] = {"masked_autoregressive_flow": _maf}
+
+
+def skeleton(description: Mapping[str, Any], num_numbers: int) -> Any:
+    """The model that a description speaks of, with shapes in place of arrays.
+
+    ``num_numbers`` is how many numbers the file really holds: no description can make more than that be allocated.
+    """
+    kind = description.get("kind")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise ReleaseError(f"Unknown kind of model {kind!r}; a newer sfumato may be needed to read this release.")
+    return _KINDS[kind](description, num_numbers)
+
+
+def _size(fields: Mapping[str, Any], name: str) -> int:
+    value = fields.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10**6:
+        raise ReleaseError(f"The model description is damaged: {name} must be a whole number from 1 to 1,000,000.")
+    return value

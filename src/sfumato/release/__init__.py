@@ -1,0 +1,6 @@
+"""A release: model, schema and certificate; sample, score, save, load."""
+
+from sfumato.release.release import Release
+from sfumato.release.store import load
+
+__all__ = ["Release", "load"]

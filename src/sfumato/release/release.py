@@ -1,0 +1,141 @@
+"""Release: a model, its schema and its certificate. All one can do with it needs no private data."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+from jax.scipy.special import logsumexp, ndtr
+from jaxtyping import Array, Float
+
+from sfumato.checks import whole
+from sfumato.encoding.features import decode_features, encode_features
+from sfumato.encoding.layout import layout_of
+from sfumato.errors import TableError
+from sfumato.models.cells import log_uniform_ratio, point_in_cell
+from sfumato.models.model import DensityModel
+from sfumato.privacy import Certificate, Randomness
+from sfumato.privacy.curator import Progress, quiet
+from sfumato.schema import Schema
+from sfumato.table import Kind, check_columns, from_arrow, to_arrow
+
+_ROWS_AT_ONCE = 16_384
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """What may leave the house: synthetic rows, likelihoods, and the certificate.
+
+    Privacy: everything here is post-processing of the certified model, at no further cost. Scores of rows that
+    were *trained on* say something about those rows to whoever sees the scores together with the rows; only
+    the release itself is certified.
+
+    >>> release = sf.fit(table, schema, epsilon=1.0, delta=1e-6)            # doctest: +SKIP
+    >>> release.sample(1_000).to_csv("synthetic.csv")                       # doctest: +SKIP
+    """
+
+    model: DensityModel
+    schema: Schema
+    certificate: Certificate
+    kind: Kind = "arrow"
+
+    def sample(
+        self, num_rows: int, *, kind: Kind | None = None, seed: int | None = None, progress: Progress = quiet
+    ) -> Any:
+        """Synthetic rows as the kind of frame that came in, or as ``kind``.
+
+        Guarantees: every value lies in the domain of the schema. A ``seed`` repeats the same rows; it has no
+        bearing on privacy, since sampling never touches private rows.
+        """
+        return from_arrow(self.sample_arrow(num_rows, seed=seed, progress=progress), kind or self.kind)
+
+    def sample_arrow(self, num_rows: int, *, seed: int | None = None, progress: Progress = quiet) -> pa.Table:
+        """Synthetic rows as an Arrow table."""
+        whole(0, num_rows=num_rows)
+        source = Randomness.from_os() if seed is None else Randomness.from_seed(seed)
+        key = jax.random.wrap_key_data(source.key[:2])
+        points = np.empty((num_rows, layout_of(self.schema).num_features))
+        for start in range(0, num_rows, _ROWS_AT_ONCE):
+            stop = min(start + _ROWS_AT_ONCE, num_rows)
+            progress("sampling", start, num_rows)
+            batch = _sample_points(self.model, jax.random.fold_in(key, start), _ROWS_AT_ONCE)
+            points[start:stop] = np.asarray(batch)[: stop - start]
+        progress("sampling", num_rows, num_rows)
+        generator = None if seed is None else np.random.default_rng(seed)
+        return decode_features(points, self.schema, generator=generator)
+
+    def log_prob(self, rows: Any, *, draws: int = 32, progress: Progress = quiet) -> Float[np.ndarray, " row"]:
+        """The log-likelihood of each row in nats, in the units of the table.
+
+        For tables of continuous columns without declared decimals it is the exact log density. Discrete values
+        contribute the log of a probability, found by averaging the density over ``draws`` fixed points of the
+        row's cell; the average tightens with more draws. Values outside the schema are scored as the schema
+        reads them (clamped, "other", or missing).
+        """
+        whole(1, draws=draws)
+        table, _ = to_arrow(rows)
+        faults = check_columns(table, self.schema)
+        if faults:
+            raise TableError("; ".join(faults))
+        cells = encode_features(table, self.schema)
+        scores = np.empty(table.num_rows)
+        points = _lattice(draws if np.any(cells.width) else 1, cells.low.shape[1])
+        step = max(1, _ROWS_AT_ONCE // points.shape[0])
+        for start in range(0, table.num_rows, step):
+            stop = min(start + step, table.num_rows)
+            progress("scoring", start, table.num_rows)
+            low, width = (_padded(part[start:stop], step) for part in (cells.low, cells.width))
+            scores[start:stop] = np.asarray(_score(self.model, low, width, points))[: stop - start]
+        progress("scoring", table.num_rows, table.num_rows)
+        return scores + cells.log_unit
+
+    def save(self, path: str | Path) -> None:
+        """Write the release as one ``.safetensors`` file, atomically."""
+        from sfumato.release.store import save
+
+        save(self, path)
+
+
+@eqx.filter_jit
+def _sample_points(model: DensityModel, key: Array, num_rows: int) -> Float[Array, "row feature"]:
+    return ndtr(jax.vmap(model.sample)(jax.random.split(key, num_rows)))
+
+
+@eqx.filter_jit
+def _score(
+    model: DensityModel,
+    low: Float[Array, "row feature"],
+    width: Float[Array, "row feature"],
+    points: Float[Array, "draw feature"],
+) -> Float[Array, " row"]:
+    """The log of the mean density on the unit cube over the points of each row's cells."""
+
+    def at(low: Array, width: Array, point: Array) -> Array:
+        features = point_in_cell(low, width, point)
+        return model.log_prob(features) + log_uniform_ratio(features)
+
+    over_points = jax.vmap(at, (None, None, 0))
+    densities = jax.vmap(over_points, (0, 0, None))(low, width, points)
+    return logsumexp(densities, axis=1) - jnp.log(points.shape[0])
+
+
+def _lattice(draws: int, num_features: int) -> Float[Array, "draw feature"]:
+    """Fixed, evenly spread points of the unit cube: a Kronecker sequence of the generalised golden ratio.
+
+    The same points for every row, so that a score can be repeated; better spread than random ones.
+    Reference: Roberts 2018, "The unreasonable effectiveness of quasirandom sequences".
+    """
+    ratio = 2.0
+    for _ in range(64):
+        ratio = (1 + ratio) ** (1 / (num_features + 1))
+    steps = ratio ** -np.arange(1.0, num_features + 1)
+    return jnp.asarray((0.5 + np.arange(draws)[:, None] * steps) % 1.0, jnp.float32)
+
+
+def _padded(part: np.ndarray, num_rows: int) -> Float[Array, "row feature"]:
+    # Padding the last stretch keeps its shape, so that nothing is compiled twice.
+    return jnp.asarray(np.pad(part, [(0, num_rows - len(part)), (0, 0)], constant_values=0.5), jnp.float32)

@@ -1,0 +1,18 @@
+"""One file a published method, and the registry that the pipeline, the command line and the tests run over."""
+
+from sfumato.errors import ArgumentError
+from sfumato.synthesizers.maf import Maf
+from sfumato.synthesizers.synthesizer import Synthesizer
+
+REGISTRY: dict[str, type[Synthesizer]] = {method.name: method for method in (Maf,)}
+"""Every method by its name. A new method is one file and one entry here."""
+
+
+def method_named(name: str) -> type[Synthesizer]:
+    """The method of that name, or an error that lists the names there are."""
+    if name not in REGISTRY:
+        raise ArgumentError(f"Unknown method {name!r}; there are: {', '.join(sorted(REGISTRY))}.")
+    return REGISTRY[name]
+
+
+__all__ = ["REGISTRY", "Maf", "Synthesizer", "method_named"]

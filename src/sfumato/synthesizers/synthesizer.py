@@ -1,0 +1,30 @@
+"""Synthesizer: what a method is to the rest of the library, and the registry of all of them."""
+
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from sfumato.encoding.layout import Layout
+from sfumato.models.model import DensityModel
+from sfumato.privacy import Curator, Relation
+
+
+@runtime_checkable
+class Synthesizer(Protocol):
+    """A frozen configuration with one verb. It is given doors, never rows.
+
+    ``name``, ``title``, ``paper`` and ``can`` are for people (``sfumato methods``); ``relation`` says which
+    neighbours the method protects; ``fit`` spends the curator's budget and returns a model.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    paper: ClassVar[str]
+    can: ClassVar[tuple[str, ...]]
+
+    @property
+    def relation(self) -> Relation: ...
+
+    def fit(self, curator: Curator, layout: Layout) -> DensityModel: ...
+
+    def settings(self) -> dict[str, Any]:
+        """The configuration as JSON-safe fields, for the certificate."""
+        ...
