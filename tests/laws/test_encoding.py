@@ -286,3 +286,14 @@ def test_what_does_not_fit_is_refused_by_name():
         decode_codes(np.zeros((2, 1)), schema, generator=np.random.default_rng(0))
     with pytest.raises(ArgumentError, match="bins"):
         domain_sizes(schema, 0)
+
+
+@pytest.mark.parametrize("u", [0.0, 0.5, 1 - 2**-11])
+def test_no_border_of_a_cell_is_rounded_into_its_neighbour(u):
+    """Every cell of every small grid, and the last cells of the finest."""
+    for size in [*range(2, 400), 2**40]:
+        schema = Schema(columns={"x": Integer(lower=0, upper=size - 1)})
+        values = np.arange(max(0, size - 400), size)
+        cells = encode_features(pa.table({"x": values}), schema)
+        back = decode_features(cells.low + u * cells.width, schema)
+        assert np.array_equal(back.column("x").to_numpy(), values), size
