@@ -117,7 +117,7 @@ def parse_seconds(values: Any) -> tuple[Ints, Mask]:
 
 
 def _mask(values: Any) -> Mask:
-    return np.asarray(values.fill_null(False).to_numpy(zero_copy_only=False), dtype=np.bool_)  # noqa: FBT003
+    return np.asarray(values.fill_null(fill_value=False).to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 def _one_by_one(texts: Any, parse: Callable[[str], float | int | None], out: Any, place: Mask) -> None:
