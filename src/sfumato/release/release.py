@@ -74,11 +74,11 @@ class Release:
         For tables of continuous columns without declared decimals it is the exact log density. Discrete values
         contribute the log of a probability, found by averaging the density over ``draws`` fixed points of the
         row's cell; the average tightens with more draws. Values outside the schema are scored as the schema
-        reads them (clamped, "other", or missing).
+        reads them (clamped, "other", or missing). Identifier columns need not be there.
         """
         whole(1, draws=draws)
         table, _ = to_arrow(rows)
-        faults = check_columns(table, self.schema)
+        faults = check_columns(table, self.schema, identifiers=False)
         if faults:
             raise TableError("; ".join(faults))
         cells = encode_features(table, self.schema)
