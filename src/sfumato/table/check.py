@@ -7,8 +7,10 @@ import pyarrow as pa
 from sfumato.schema import Column, Identifier, Schema, kind_of
 
 
-def check_columns(table: pa.Table, schema: Schema) -> list[str]:
+def check_columns(table: pa.Table, schema: Schema, *, identifiers: bool = True) -> list[str]:
     """List every fault: missing, extra and repeated columns, and types that cannot hold the kind.
+
+    With ``identifiers`` false their columns may be missing, as they are from synthetic rows.
 
     >>> from sfumato.schema import Boolean
     >>> check_columns(pa.table({"smokes": [True], "age": [3]}), Schema(columns={"smokes": Boolean()}))[0]
@@ -19,7 +21,11 @@ def check_columns(table: pa.Table, schema: Schema) -> list[str]:
     if not known:
         # The names are not repeated: in a file without header they are the cells of its first row.
         return ["no column of the schema is in the table: is there a header line, is the delimiter usual?"]
-    found = [f"column {name!r}: missing from the table" for name in schema.columns if name not in present]
+    found = [
+        f"column {name!r}: missing from the table"
+        for name, column in schema.columns.items()
+        if name not in present and (identifiers or not isinstance(column, Identifier))
+    ]
     found += [
         f"column {name!r}: not in the schema: declare it (kind = 'identifier' if it names rows), or remove it"
         for name in dict.fromkeys(present)

@@ -42,6 +42,11 @@ def write_file(table: pa.Table, path: str | Path, *, escape_formulas: bool = Tru
         raise TableError(f"file {str(path)!r}: {(error.strerror or 'cannot be written').lower()}") from None
 
 
+def check_name(path: str | Path) -> None:
+    """Refuse a name whose suffix no format has, before there is anything to write."""
+    _writer(Path(path), escape_formulas=True)
+
+
 def write_csv_stream(table: pa.Table, stream: BinaryIO, *, escape_formulas: bool = True) -> None:
     """Write a table as CSV into an open binary stream, such as standard output."""
     _write_text(_escaped(table) if escape_formulas else _plain(table), stream, ",")
