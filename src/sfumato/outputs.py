@@ -1,5 +1,6 @@
 """Outputs: the files that commands write, looked at before the work and written after it."""
 
+import math
 import os
 import sys
 from pathlib import Path
@@ -21,7 +22,8 @@ def put_table(
         write_file(table, output, escape_formulas=escape_formulas)
         say(f"Written to {output}.")
     if json:
-        columns = {} if output is not None else {"columns": table.to_pydict()}
+        names = table.column_names
+        columns = {} if output is not None else {"columns": {name: _cells(table.column(name)) for name in names}}
         print_json({**fields, **columns, "written": name_of(output)})
     elif output is None:
         write_csv_stream(table, sys.stdout.buffer, escape_formulas=escape_formulas)
@@ -64,3 +66,8 @@ def write_bytes(content: bytes, path: Path) -> None:
 def name_of(path: Path | None) -> str | None:
     """A path for JSON."""
     return None if path is None else str(path)
+
+
+def _cells(column: pa.ChunkedArray) -> list[Any]:
+    # JSON has no infinite numbers.
+    return [None if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in column.to_pylist()]

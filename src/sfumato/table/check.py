@@ -26,10 +26,13 @@ def check_columns(table: pa.Table, schema: Schema, *, identifiers: bool = True) 
         for name, column in schema.columns.items()
         if name not in present and (identifiers or not isinstance(column, Identifier))
     ]
+    # Where most names are strange this may be a row and no header, so that they are told by their place.
+    is_header = 2 * len(known) >= len(schema.columns)
     found += [
-        f"column {name!r}: not in the schema: declare it (kind = 'identifier' if it names rows), or remove it"
-        for name in dict.fromkeys(present)
-        if name not in schema.columns
+        f"column {repr(name) if is_header else place}: "
+        "not in the schema: declare it (kind = 'identifier' if it names rows), or remove it"
+        for place, name in enumerate(present, start=1)
+        if name not in schema.columns and name not in present[: place - 1]
     ]
     for name in known:
         if present.count(name) > 1:
