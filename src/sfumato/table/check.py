@@ -31,8 +31,8 @@ def check_columns(table: pa.Table, schema: Schema, *, identifiers: bool = True) 
     found += [
         f"column {repr(name) if is_header else place}: "
         "not in the schema: declare it (kind = 'identifier' if it names rows), or remove it"
-        for place, name in enumerate(present, start=1)
-        if name not in schema.columns and name not in present[: place - 1]
+        for name, place in {name: place for place, name in enumerate(present, start=1)}.items()
+        if name not in schema.columns
     ]
     for name in known:
         if present.count(name) > 1:
