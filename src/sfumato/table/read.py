@@ -10,6 +10,8 @@ from sfumato.errors import TableError
 from sfumato.table.delimited import MAX_BYTES, MAX_COLUMNS, check_header, gunzip, parse_delimited
 
 MAX_CELLS = 4 * 10**9
+# One value over and over packs to next to nothing; no real table comes near so many cells a byte.
+FREE_CELLS, MAX_CELLS_PER_BYTE = 10**7, 100
 
 _TEXT = (".csv", ".tsv", ".txt")
 _PARQUET = (".parquet", ".pq")
@@ -58,6 +60,9 @@ def without_index(table: pa.Table) -> pa.Table:
 def _read_parquet(path: Path) -> pa.Table:
     with pq.ParquetFile(path) as file:
         _check_size(file.metadata.num_rows, len(file.schema_arrow), path.name)
+        cells = file.metadata.num_rows * len(file.schema_arrow)
+        if cells > FREE_CELLS + MAX_CELLS_PER_BYTE * path.stat().st_size:
+            raise TableError(f"file {path.name!r}: unpacks to far more than its size; write it as CSV, or split it")
         groups = range(file.metadata.num_row_groups)
         if sum(file.metadata.row_group(group).total_byte_size for group in groups) > 4 * MAX_BYTES:
             raise TableError(f"file {path.name!r}: unpacks to more than 16 GiB; split it")
