@@ -1,6 +1,6 @@
 """Argument checks with one form of message: what was expected, what came, what to do."""
 
-import math
+import sys
 from numbers import Integral, Real
 
 from sfumato.errors import ArgumentError
@@ -15,7 +15,7 @@ def positive(**values: float) -> None:
     sfumato.errors.ArgumentError: Expected epsilon=nan to be a finite number above 0.
     """
     for name, value in values.items():
-        if not _is_real(value) or not math.isfinite(value) or value <= 0:
+        if not _is_real(value) or not 0 < value <= sys.float_info.max:
             raise ArgumentError(f"Expected {name}={value!r} to be a finite number above 0.")
 
 

@@ -1,6 +1,6 @@
 """Registry of model kinds: rebuilds the skeleton of a model from its description, without running its file."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -12,7 +12,7 @@ from sfumato.errors import ReleaseError
 from sfumato.models.flows.flow import MafShape, MaskedAutoregressiveFlow
 
 
-def _maf(fields: Mapping[str, Any], num_numbers: int) -> Any:
+def _maf(fields: Mapping[str, Any], tensor_sizes: Sequence[int]) -> Any:
     sizes = {name: _size(fields, name) for name in ("num_features", "blocks", "width", "depth")}
     act_norm = fields.get("act_norm")
     if not isinstance(act_norm, bool):
@@ -20,8 +20,9 @@ def _maf(fields: Mapping[str, Any], num_numbers: int) -> Any:
     # The masks are made while rebuilding, so the sizes must be borne out by the file before that.
     hidden = max(sizes["width"], sizes["num_features"] - 1)
     claimed = sizes["blocks"] * hidden * (sizes["num_features"] + (sizes["depth"] - 1) * hidden)
-    if claimed > num_numbers:
-        raise ReleaseError("The model description claims more numbers than the file holds.")
+    num_tensors = 2 + sizes["blocks"] * (2 * (sizes["depth"] + 1) + 2 * act_norm)
+    if claimed > sum(tensor_sizes) or num_tensors != len(tensor_sizes):
+        raise ReleaseError("The model description claims other numbers than the file holds.")
     shape = MafShape(**sizes, act_norm=act_norm)
     return eqx.filter_eval_shape(lambda: MaskedAutoregressiveFlow.start(shape, key=_any_key()))
 
@@ -31,18 +32,19 @@ def _any_key() -> Array:
     return jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32))
 
 
-_KINDS: dict[str, Callable[[Mapping[str, Any], int], Any]] = {"masked_autoregressive_flow": _maf}
+_KINDS: dict[str, Callable[[Mapping[str, Any], Sequence[int]], Any]] = {"masked_autoregressive_flow": _maf}
 
 
-def skeleton(description: Mapping[str, Any], num_numbers: int) -> Any:
+def skeleton(description: Mapping[str, Any], tensor_sizes: Sequence[int]) -> Any:
     """The model that a description speaks of, with shapes in place of arrays.
 
-    ``num_numbers`` is how many numbers the file really holds: no description can make more than that be allocated.
+    ``tensor_sizes`` is how many numbers each tensor of the file really holds: no description can make more than
+    that be allocated.
     """
     kind = description.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:
         raise ReleaseError(f"Unknown kind of model {kind!r}; a newer sfumato may be needed to read this release.")
-    return _KINDS[kind](description, num_numbers)
+    return _KINDS[kind](description, tensor_sizes)
 
 
 def _size(fields: Mapping[str, Any], name: str) -> int:

@@ -68,8 +68,9 @@ class Certificate:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "Certificate":
+        """The inverse of ``to_dict``; what it could not have written is refused."""
         try:
-            return cls(
+            certificate = cls(
                 status=fields["status"],
                 epsilon=_number_in(fields["epsilon"]),
                 delta=float(fields["delta"]),
@@ -86,8 +87,23 @@ class Certificate:
                 assumptions=tuple(fields["assumptions"]),
                 versions=fields["versions"],
             )
-        except (KeyError, TypeError, ValueError) as fault:
-            raise ArgumentError(f"The certificate does not have the expected form: {fault}.") from None
+            if certificate._is_sound() and certificate.to_dict() == dict(fields):
+                return certificate
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            pass
+        raise ArgumentError("The certificate does not have the expected form.")
+
+    def _is_sound(self) -> bool:
+        texts = (self.adjacency.unit, *self.assumptions, *(purpose for purpose, _ in self.charges))
+        return (
+            self.status == ("for release" if self.epsilon < inf else "not for release")
+            and self.epsilon >= 0
+            and 0 < self.delta < 1
+            and 0 < self.budget_epsilon < inf
+            and self.epsilon_rdp >= 0
+            and self.epsilon_clt >= 0
+            and all(isinstance(text, str) for text in texts)
+        )
 
 
 def certify(ledger: Ledger, randomness: Randomness, public: Mapping[str, Any]) -> Certificate:

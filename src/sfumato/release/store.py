@@ -20,6 +20,7 @@ import safetensors
 import safetensors.numpy
 
 from sfumato.atomic import atomic_file
+from sfumato.encoding.layout import layout_of
 from sfumato.errors import ReleaseError, SfumatoError
 from sfumato.models.registry import skeleton
 from sfumato.privacy import Certificate
@@ -30,6 +31,7 @@ FORMAT, VERSION = "sfumato release", "1"
 _KINDS = ("pandas", "polars", "arrow", "duckdb")
 _MOST_HEADER = 16 * 2**20
 _MOST_FILE = 2**32
+_MOST_AXES = 8
 _TEXTS = ("format", "version", "kind", "schema", "model", "certificate")
 
 
@@ -50,6 +52,8 @@ def load(path: str | Path) -> Release:
     sfumato.errors.ReleaseError: Cannot read 'nowhere.safetensors': no such file or directory.
     """
     try:
+        if Path(path).exists() and not Path(path).is_file() and not Path(path).is_dir():
+            raise ReleaseError(f"Cannot read {str(path)!r}: it is a device or a pipe; name a file.")
         if Path(path).stat().st_size > _MOST_FILE:
             raise ReleaseError(f"{str(path)!r} is larger than any release of this version (4 GiB).")
         content = Path(path).read_bytes()
@@ -75,7 +79,14 @@ def from_bytes(content: bytes) -> Release:
         raise ReleaseError("its tensors are damaged.") from None
     if _pack({name: texts[name] for name in _TEXTS}, tensors) != content:
         raise ReleaseError("its digest does not fit its content: it was changed or damaged.")
-    return _rebuild(texts, tensors)
+    release = _rebuild(texts, tensors)
+    try:
+        again = to_bytes(release)
+    except (ValueError, TypeError, RecursionError):  # numbers that are none, and other things JSON has no word for
+        again = b""
+    if again != content:
+        raise ReleaseError("its schema, model or certificate is not written as sfumato writes it.")
+    return release
 
 
 def _texts(release: Release) -> dict[str, str]:
@@ -147,7 +158,9 @@ def _check_sizes(header: Mapping[str, Any], num_bytes: int) -> None:
         if name == "__metadata__":
             continue
         shape = entry.get("shape") if isinstance(entry, dict) else None
-        if not isinstance(shape, list) or not all(type(size) is int and 0 <= size < 2**31 for size in shape):
+        if not isinstance(shape, list) or len(shape) > _MOST_AXES:
+            raise ReleaseError("the shape of a tensor is damaged.")
+        if not all(type(size) is int and 0 <= size < 2**31 for size in shape):
             raise ReleaseError("the shape of a tensor is damaged.")
         if entry.get("dtype") != "F32":
             raise ReleaseError("a tensor is not of 32-bit floats.")
@@ -165,7 +178,9 @@ def _rebuild(texts: Mapping[str, str], tensors: Mapping[str, np.ndarray]) -> Rel
         description = json.loads(texts["model"])
     except (SfumatoError, ValueError, TypeError, AttributeError, RecursionError):
         raise ReleaseError("its schema, model or certificate does not have the expected form.") from None
-    shapes = skeleton(description, sum(tensor.size for tensor in tensors.values()))
+    if not isinstance(description, dict) or description.get("num_features") != layout_of(schema).num_features:
+        raise ReleaseError("its model does not describe the columns of its schema.")
+    shapes = skeleton(description, [tensor.size for tensor in tensors.values()])
     return Release(model=_fill(shapes, tensors), schema=schema, certificate=certificate, kind=texts["kind"])  # type: ignore[arg-type]
 
 

@@ -97,6 +97,7 @@ def masks_of(num_features: int, num_outputs: int, units: int, depth: int) -> lis
     first = hidden[:, None] >= inputs[None, :]
     if num_features == 1:
         first = np.zeros_like(first)  # a single feature has nothing before it
-    between = hidden[:, None] >= hidden[None, :]
+    # A single hidden layer has none between, and a wide one would pay for it with its square in memory.
+    between = [hidden[:, None] >= hidden[None, :]] * (depth - 1) if depth > 1 else []
     last = np.repeat(inputs, num_outputs)[:, None] > hidden[None, :]
-    return [mask.astype(np.float32) for mask in [first] + [between] * (depth - 1) + [last]]
+    return [mask.astype(np.float32) for mask in [first, *between, last]]
