@@ -58,8 +58,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """The delta of a mu-Gaussian mechanism at epsilon (Dong, Roth, Su, corollary 1)."""
-    if mu == inf:
-        return 1.0
+    if mu in (0, inf):  # nothing was told, or everything
+        return 0.0 if mu == 0 else 1.0
     first = log_ndtr(-epsilon / mu + mu / 2)
     second = epsilon + log_ndtr(-epsilon / mu - mu / 2)
     return float(exp(first) - exp(min(second, first)))
