@@ -37,11 +37,11 @@ class Maf:
 
     blocks: int = 5
     width: int = 64
-    depth: int = 1
+    depth: int = 2
     act_norm: bool = False
     batch: int | None = None
     steps: int = 1_000
-    clip: float = 10.0
+    clip: float = 50.0
     optimiser: Optimiser = Optimiser()
     scaling: ScalingShare | None = ScalingShare()
     sampling: Literal["poisson", "fixed-size"] = "poisson"

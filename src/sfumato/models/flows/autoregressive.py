@@ -34,7 +34,7 @@ class UnivariateMap(eqx.Module):
 class AffineMap(UnivariateMap):
     """(x - shift) * exp(-log_scale), the log-scale squashed to +-``limit`` so that no noisy step can blow it up."""
 
-    limit: float = eqx.field(static=True, default=4.0)
+    limit: float = eqx.field(static=True, default=2.0)
 
     def num_parameters(self) -> int:
         return 2
