@@ -87,7 +87,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = 130
     if code == 130:
-        fail("stopped; nothing was written")
+        fail("stopped")
     return code if isinstance(code, int) else 0
 
 
@@ -205,7 +205,7 @@ def fit(
     declared, config = Schema.load(schema), configured(method, settings or [])
     if seed is not None:
         say("WARNING: --seed makes the noise repeatable, so nobody is protected: this release is not for release.")
-    with watched("reading and preparing", total_is_public=True) as progress:
+    with watched("reading, accounting and compiling", total_is_public=True) as progress:
         release = sfumato.fit(data, declared, method=config, epsilon=epsilon, delta=delta, seed=seed, progress=progress)
     release.save(output)
     if json:

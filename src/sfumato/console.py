@@ -72,6 +72,7 @@ def watched(purpose: str, *, total_is_public: bool) -> Iterator[ProgressCallback
                 return
             if now not in tasks:
                 tasks[now] = bars.add_task(now, total=total)
+                bars.update(tasks[purpose], visible=False)  # what came before is over
             # Drawing costs time, so a bar moves ten times a second at most.
             if done == total or time.monotonic() - last[0] > 0.1:
                 bars.update(tasks[now], completed=done, total=total, description=_step(now, done, total))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -147,6 +148,19 @@ def test_scores_are_nats_of_each_row_and_need_no_identifier(home: Home, tmp_path
     assert len(one_object(["score", home.model, synthetic], capsys)["columns"]["log_prob"]) == 3
     assert main(["score", home.model, synthetic]) == 0
     assert capsys.readouterr().out.startswith('"log_prob"\n')
+
+
+def test_progress_shows_public_numbers_only(
+    home: Home, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # makes Rich take standard error for a terminal
+    monkeypatch.setenv("TERM", "xterm")
+    assert main(["score", home.model, home.data, "--draws", "4", "-o", str(tmp_path / "s.csv")]) == 0
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\d+:\d\d:\d\d", "", capsys.readouterr().err)
+    assert "scoring" in shown
+    assert not re.search(r"\d", shown.replace(str(tmp_path), ""))
+    assert main(["sample", home.model, "-n", "777", "-o", str(tmp_path / "out.csv")]) == 0
+    assert "777 of 777" in capsys.readouterr().err
 
 
 def test_the_certificate_re_derives(home: Home, capsys: Capture) -> None:
