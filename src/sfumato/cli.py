@@ -48,8 +48,8 @@ app = typer.Typer(
 # Click lives inside Typer since 0.20 and beside it before; its usage error is the base of this one in both.
 _USAGE: Any = typer.BadParameter.__mro__[2]
 
-Data = Annotated[Path, typer.Argument(help="A table: .csv, .tsv (also .gz), .parquet or .arrow.")]
-Model = Annotated[Path, typer.Argument(help="A release, as 'sfumato fit' wrote it.")]
+Data = Annotated[Path, typer.Argument(metavar="DATA", help="A table: .csv, .tsv (also .gz), .parquet or .arrow.")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A release, as 'sfumato fit' wrote it.")]
 SchemaFile = Annotated[Path, typer.Option("--schema", help="The public schema: .toml or .json.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
@@ -271,11 +271,11 @@ def show(model: Model, *, json: Json = False) -> int:
     certificate = release.certificate
     with watched("accounting anew", total_is_public=True):
         rederived = certificate.rederive()
+    protects = rederived < float("inf")
     agrees = same(rederived, certificate.epsilon)
     if json:
         stated = certificate.to_dict()
-        anew = stated["epsilon"] if agrees else str(rederived)
-        found = {"rederived_epsilon": rederived if rederived < float("inf") else anew, "agrees": agrees}
+        found = {"rederived_epsilon": rederived if protects else "infinity", "agrees": agrees}
         print_json({"certificate": stated, **found, "schema": release.schema.to_dict()})
     else:
         print_rich(*certificate_parts(certificate, rederived))

@@ -175,9 +175,15 @@ def test_the_certificate_re_derives(home: Home, capsys: Capture) -> None:
     assert "agrees with the stated" in text
 
 
-def test_a_certificate_that_does_not_add_up_is_not_trusted(home: Home, tmp_path: Path, capsys: Capture) -> None:
+FORGED = [{"epsilon": 0.1}, {"charges": [], "epsilon": 0.5}]
+
+
+@pytest.mark.parametrize("fields", FORGED)
+def test_a_certificate_that_does_not_add_up_is_not_trusted(
+    fields: dict[str, object], home: Home, tmp_path: Path, capsys: Capture
+) -> None:
     release = sfumato.load(home.model)
-    forged = Certificate.from_dict({**release.certificate.to_dict(), "epsilon": 0.1})
+    forged = Certificate.from_dict({**release.certificate.to_dict(), **fields})
     path = str(tmp_path / "forged.safetensors")
     sfumato.Release(model=release.model, schema=release.schema, certificate=forged).save(path)
     assert main(["show", path]) == 2
