@@ -4,10 +4,12 @@ import resource
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from contract.corpus import CANARY, CLASSES, SCHEMA, BadFile
+from contract.corpus import CANARY, CLASSES, SCHEMA, BadFile, table
 from sfumato.cli import main
+from sfumato.table import to_arrow
 
 TINY = ["--set", "steps=1", "--set", "width=4", "--set", "blocks=1", "--set", "scaling=none"]
 SECONDS = 2.0
@@ -106,3 +108,9 @@ def test_faults_of_rows_are_fitted_like_any_row(
         assert CANARY.encode() not in model.read_bytes()
         outputs.add(out)
     assert len(outputs) == 1
+
+
+def test_text_kept_as_views_is_read_like_other_text() -> None:
+    """Arrow cannot take rows of a view, which the cap on rows of a unit has to do."""
+    views = table(2, id=pa.array(["a", "b"], pa.string_view()))
+    assert to_arrow(views)[0].schema.field("id").type == pa.large_string()

@@ -21,9 +21,10 @@ def to_arrow(data: Any) -> tuple[pa.Table, Kind]:
     'arrow'
     """
     if isinstance(data, str | Path):
-        return read_file(data), "arrow"
+        return _without_views(read_file(data)), "arrow"
     try:
         table, kind = _convert(data)
+        table = _without_views(table)
     except (pa.ArrowException, OverflowError):
         raise TableError("the frame cannot become an Arrow table; check the types of its columns") from None
     if table.num_columns == 0:
@@ -72,6 +73,16 @@ def _convert(data: Any) -> tuple[pa.Table, Kind]:
         "Expected a pandas or polars frame, a pyarrow table, a DuckDB relation, an object with "
         f"__arrow_c_stream__ or a path, found an object of type {name}"
     )
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """Give columns of views their plain type: Arrow cannot filter or take views."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string_view(field.type):
+            table = table.set_column(place, field.name, table.column(place).cast(pa.large_string()))
+        elif pa.types.is_binary_view(field.type):
+            table = table.set_column(place, field.name, table.column(place).cast(pa.large_binary()))
+    return table
 
 
 def _from_pandas(frame: Any) -> pa.Table:
