@@ -12,7 +12,7 @@ from sfumato.cli import main
 from sfumato.table import to_arrow
 
 TINY = ["--set", "steps=1", "--set", "width=4", "--set", "blocks=1", "--set", "scaling=none"]
-SECONDS = 2.0
+SECONDS = 2.0  # of the processor, as the machine may be busy
 MOST_KILOBYTES = 512 * 1024
 
 
@@ -36,9 +36,9 @@ def run(arguments: list[str], capfd: pytest.CaptureFixture[str], where: str) -> 
 
 
 def check_file(file: BadFile, path: Path, schema: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     code, out, err = run(["check", str(path), "--schema", str(schema)], capfd, file.name)
-    assert time.perf_counter() - start < SECONDS, file.name
+    assert time.process_time() - start < SECONDS, file.name
     assert code == file.code, f"{file.name}: exit code {code}, {out} {err}"
     if code == 0:
         assert (out, err) == ("no faults\n", "")
@@ -49,10 +49,10 @@ def check_file(file: BadFile, path: Path, schema: Path, capfd: pytest.CaptureFix
 
 def refuse_fit(file: BadFile, path: Path, schema: Path, capfd: pytest.CaptureFixture[str]) -> None:
     model = path.parent / "model.safetensors"
-    start = time.perf_counter()
+    start = time.process_time()
     arguments = ["fit", str(path), "--schema", str(schema), "--epsilon", "1", "-o", str(model)]
     code, out, err = run(arguments, capfd, file.name)
-    assert time.perf_counter() - start < SECONDS, file.name
+    assert time.process_time() - start < SECONDS, file.name
     assert (code, out, err.count("\n")) == (2, "", 1), f"{file.name}: {out} {err}"
     assert not model.exists()
 

@@ -86,7 +86,7 @@ def _read_header(text: bytes, name: str) -> tuple[list[str], str]:
         start = head.decode("utf-8", "strict" if len(text) <= MAX_LINE_BYTES else "ignore")
     except UnicodeDecodeError:
         raise TableError(f"file {name!r}: not valid UTF-8 text; save it as UTF-8") from None
-    delimiter = _sniff(start)
+    delimiter = _sniff(start[: 2**20])  # enough of any header, and letter by letter is slow
     try:
         header = next(csv.reader(io.StringIO(start, newline=""), delimiter=delimiter, strict=True))
     except csv.Error:
