@@ -1,0 +1,365 @@
+"""One contract for every method: it runs over the registry, so a new method adds a line to ``TINY`` and no test.
+
+A method is fitted once to each small table; what the tests look at is shared, because compiling takes seconds.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import cache
+from math import inf
+
+import duckdb
+import jax
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.encoding import canonicalise
+from sfumato.models.flows.flow import MafShape, MaskedAutoregressiveFlow
+from sfumato.models.model import DensityModel
+from sfumato.privacy import Relation
+from sfumato.privacy.queries import count_query
+from sfumato.release import store
+from sfumato.schema import Boolean, Categorical, Continuous, Date, Datetime, Identifier, Integer, Schema, Unit
+from sfumato.synthesizers import Synthesizer
+from sfumato.table import to_arrow
+
+TINY = {"maf": {"steps": 4, "blocks": 2, "width": 4, "depth": 1}}
+"""Settings that make each method fast; what it learns does not matter here."""
+
+ROWS = 400
+"""The declared size of most tables: the same, so that their noise is calibrated once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A small table with its schema and budget."""
+
+    schema: Schema
+    columns: dict
+    epsilon: float = 1.0
+    delta: float = 1e-5
+
+    @property
+    def table(self):
+        return pa.table(self.columns)
+
+
+def case_of(columns, values, *, rows=ROWS, unit=None, **rest):
+    return Case(schema=Schema(columns=columns, rows=rows, unit=unit), columns=values, **rest)
+
+
+def made_up(num_rows):
+    draw = np.random.default_rng(3)
+    days = np.datetime64("2019-06-01") + draw.integers(0, 900, num_rows)
+    return {
+        "who": pa.array([f"id {number}" for number in range(num_rows)], pa.string()),
+        "weight": pa.array(draw.normal(70, 15, num_rows), pa.float64(), mask=draw.random(num_rows) < 0.2),
+        "visits": pa.array(draw.poisson(3, num_rows), pa.int64(), mask=draw.random(num_rows) < 0.1),
+        "smokes": pa.array(draw.random(num_rows) < 0.3, pa.bool_(), mask=draw.random(num_rows) < 0.1),
+        "town": pa.array(draw.choice(["Ulm", "Graz", "Bern", "Oz"], num_rows).tolist(), pa.string()),
+        "price": pa.array(np.round(draw.random(num_rows) * 9, 2), pa.float64()),
+        "born": pa.array(days, pa.date32()),
+        "seen": pa.array(days.astype("datetime64[s]"), pa.timestamp("s"), mask=draw.random(num_rows) < 0.5),
+    }
+
+
+MIXED = {
+    "who": Identifier(regenerate="number"),
+    "weight": Continuous(lower=0, upper=200, nullable=True),
+    "visits": Integer(lower=0, upper=20, nullable=True),
+    "smokes": Boolean(nullable=True),
+    "town": Categorical(levels=("Ulm", "Graz", "Bern", "other"), other="other"),
+    "price": Continuous(lower=0, upper=9, decimals=2),
+    "born": Date(lower=date(2019, 1, 1), upper=date(2022, 12, 31)),
+    "seen": Datetime(lower=datetime(2019, 1, 1), upper=datetime(2022, 1, 1), resolution="day", nullable=True),
+}
+LEVELS = {"a": Categorical(levels=("x", "y", "z")), "b": Categorical(levels=(3, 1), nullable=True), "c": Boolean()}
+NUMBERS = {"u": Continuous(lower=0, upper=1), "v": Continuous(lower=-5, upper=5)}
+
+CASES = {
+    "mixed": case_of(MIXED, made_up(300)),
+    "one column": case_of({"a": Boolean()}, {"a": [True, False] * 100}),
+    "all categorical": case_of(LEVELS, {"a": ["x", "y"] * 50, "b": [3, None] * 50, "c": [True] * 100}),
+    "all continuous": case_of(NUMBERS, {"u": np.linspace(0, 1, 90), "v": np.linspace(-5, 5, 90)}),
+    "empty": case_of(NUMBERS, {"u": pa.array([], pa.float64()), "v": pa.array([], pa.float64())}),
+    "one row": case_of(NUMBERS, {"u": [0.5], "v": [2.0]}),
+    "undeclared rows": case_of(NUMBERS, {"u": np.linspace(0, 1, 90), "v": np.linspace(-5, 5, 90)}, rows=None),
+    # A small epsilon keeps the accounting of several rows a unit short.
+    "unit": case_of(
+        {"who": Identifier(), "u": NUMBERS["u"]},
+        {"who": [number // 7 for number in range(90)], "u": np.linspace(0, 1, 90)},
+        unit=Unit(column="who", max_rows=3),
+        epsilon=0.05,
+    ),
+}
+
+over_methods = pytest.mark.parametrize("name", sorted(sf.REGISTRY))
+over_all = pytest.mark.parametrize(("name", "case"), [(name, case) for name in sorted(sf.REGISTRY) for case in CASES])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_programs(tmp_path_factory):
+    """Keep compiled programs on the disk while this file runs, for the fits that a seed repeats."""
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("programs")))
+    yield
+    jax.config.update("jax_compilation_cache_dir", before)
+
+
+def method_of(name, **settings):
+    return sf.REGISTRY[name](**{**TINY[name], **settings})
+
+
+@cache
+def fitted(name, case):
+    chosen = CASES[case]
+    return sf.fit(chosen.table, chosen.schema, method=method_of(name), epsilon=chosen.epsilon, delta=chosen.delta)
+
+
+def plain(certificate):
+    return json.dumps(certificate.to_dict(), sort_keys=True)
+
+
+# --- the method itself ----------------------------------------------------------------------------------------
+
+
+@over_methods
+def test_a_method_says_what_it_is(name):
+    kind = sf.REGISTRY[name]
+    assert name in TINY, "give the contract tiny settings for the new method"
+    method = method_of(name)
+    assert isinstance(method, Synthesizer)
+    assert kind.name == name
+    assert all(isinstance(text, str) and text for text in (kind.title, kind.paper, *kind.can))
+    assert {"sample", "log_prob"} <= set(kind.can)
+    assert json.loads(json.dumps(method.settings())).keys() == method.settings().keys()
+    assert method == method_of(name) and kind() == kind(), "a configuration is a value"
+
+
+def test_a_method_that_is_not_there_is_named_with_those_that_are():
+    with pytest.raises(sf.ArgumentError, match="maf"):
+        sf.fit(CASES["one row"].table, CASES["one row"].schema, method="gan", epsilon=1.0)
+
+
+# --- the certificate ------------------------------------------------------------------------------------------
+
+
+@over_all
+def test_the_certificate_keeps_the_budget_and_uses_it(name, case):
+    certificate, budget = fitted(name, case).certificate, CASES[case]
+    assert certificate.status == "for release"
+    assert certificate.delta == budget.delta
+    assert certificate.budget_epsilon == budget.epsilon
+    assert 0.9 * budget.epsilon < certificate.epsilon <= budget.epsilon
+
+
+@over_all
+def test_the_certificate_can_be_derived_again_from_its_own_text(name, case):
+    certificate = fitted(name, case).certificate
+    read = sf.Certificate.from_dict(json.loads(plain(certificate)))
+    assert read.rederive() == pytest.approx(certificate.epsilon, abs=1e-9)
+    assert plain(read) == plain(certificate)
+
+
+@over_all
+def test_the_certificate_says_all_that_a_statement_must(name, case):
+    stated = fitted(name, case).certificate.to_dict()
+    schema = CASES[case].schema
+    assert stated["relation"] == method_of(name).relation.value
+    assert (stated["unit"], stated["max_rows"]) == (
+        ("row", 1) if schema.unit is None else (schema.unit.column, schema.unit.max_rows)
+    )
+    assert stated["accountant"]["name"] in ("PLD", "RDP")
+    assert stated["accountant"]["library"].startswith("dp-accounting 0.")
+    assert stated["charges"] and all(charge["purpose"] and charge["event"]["kind"] for charge in stated["charges"])
+    assert stated["randomness"]["hardened"] is True
+    assert "entropy" in stated["randomness"]["source"]
+    assert stated["public"]["method"] == name
+    assert stated["public"]["settings"] == json.loads(json.dumps(method_of(name).settings()))
+    assert stated["public"]["declared_rows"] == schema.rows
+    assert len(stated["assumptions"]) >= 4
+    assert {"sfumato", "jax", "numpy", "dp-accounting", "python"} <= stated["versions"].keys()
+    for key in ("epsilon_rdp", "epsilon_clt_approximation_may_understate"):
+        assert key in stated
+
+
+def test_the_certificate_of_a_flow_names_its_sampler_and_its_steps():
+    events = [charge["event"] for charge in fitted("maf", "mixed").certificate.to_dict()["charges"]]
+    assert events[-1]["kind"] == "poisson_gaussian"
+    assert events[-1]["steps"] == TINY["maf"]["steps"]
+    assert 0 < events[-1]["rate"] <= 1 and events[-1]["noise_multiplier"] > 0
+
+
+@over_methods
+def test_an_undeclared_size_is_bought(name):
+    charges = fitted(name, "undeclared rows").certificate.charges
+    assert [purpose for purpose, _ in charges].count("row count") == 1
+    assert "row count" not in [purpose for purpose, _ in fitted(name, "all continuous").certificate.charges]
+
+
+@over_methods
+def test_one_row_more_changes_nothing_in_the_certificate(name):
+    case = CASES["all continuous"]
+    more = pa.concat_tables([case.table, pa.table({"u": [0.123], "v": [4.321]})])
+    release = sf.fit(more, case.schema, method=method_of(name), epsilon=case.epsilon, delta=case.delta)
+    assert plain(release.certificate) == plain(fitted(name, "all continuous").certificate)
+    assert plain(fitted(name, "empty").certificate) == plain(release.certificate), "nor do ninety"
+
+
+@over_all
+def test_the_number_of_rows_is_nowhere_in_the_release(name, case):
+    """Numbers of the header are compared whole; a count that is a declared or set number by chance is left out."""
+    count = CASES[case].table.num_rows
+    if count < 50:
+        pytest.skip("too small a number to look for")
+    texts = store._texts(fitted(name, case))
+    numbers = set()
+
+    def gather(value):
+        if isinstance(value, dict | list):
+            for inner in value.values() if isinstance(value, dict) else value:
+                gather(inner)
+        elif isinstance(value, int | float):
+            numbers.add(value)
+
+    for part in ("schema", "model", "certificate"):
+        gather(json.loads(texts[part]))
+    assert count not in numbers
+    assert len(numbers) > 5, "there was something to look through"
+
+
+# --- the model ------------------------------------------------------------------------------------------------
+
+
+@over_all
+def test_rows_can_be_drawn_and_lie_in_the_schema(name, case):
+    release, schema = fitted(name, case), CASES[case].schema
+    assert isinstance(release.model, DensityModel)
+    sample = release.sample(50)
+    assert sample.num_rows == 50
+    kept = [key for key, column in schema.columns.items() if getattr(column, "regenerate", "") != "drop"]
+    assert sample.column_names == kept
+    modelled = sample.select([key for key, _ in schema.modelled])
+    assert canonicalise(modelled, schema).equals(modelled), "types and domains are those of the schema"
+    assert release.sample(0).schema == sample.schema
+
+
+@over_all
+def test_rows_can_be_scored(name, case):
+    release = fitted(name, case)
+    scores = release.log_prob(CASES[case].table)
+    assert scores.shape == (CASES[case].table.num_rows,)
+    assert np.all(np.isfinite(scores))
+    drawn = release.log_prob(release.sample(20))
+    assert drawn.shape == (20,) and np.all(np.isfinite(drawn))
+
+
+@over_all
+def test_a_release_survives_its_file(name, case, tmp_path):
+    release = fitted(name, case)
+    release.save(tmp_path / "model.safetensors")
+    again = sf.load(tmp_path / "model.safetensors")
+    assert np.array_equal(again.log_prob(CASES[case].table), release.log_prob(CASES[case].table))
+    assert again.sample(30, seed=5).equals(release.sample(30, seed=5))
+    assert again.schema == release.schema and again.kind == release.kind
+    again.save(tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
+
+
+# --- kinds of tables ------------------------------------------------------------------------------------------
+
+FRAMES = {
+    "arrow": (pa.Table, lambda table: table),
+    "pandas": (pd.DataFrame, lambda table: table.to_pandas()),
+    "polars": (pl.DataFrame, pl.from_arrow),
+    "duckdb": (duckdb.DuckDBPyRelation, duckdb.from_arrow),
+}
+
+
+class Untrained:
+    """A method that asks for one sum and trains nothing: all that the table edge needs, and quick."""
+
+    name, title, paper, can = "untrained", "a flow as it starts", "none", ("sample", "log_prob")
+    relation = Relation.ADD_OR_REMOVE_ONE
+
+    def settings(self):
+        return {}
+
+    def fit(self, curator, layout):
+        curator.noisy_sum(count_query(), share=0.5)
+        return MaskedAutoregressiveFlow.start(MafShape(layout.num_features, 1, 4, 1, False), key=curator.start_key())
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_the_kind_of_table_that_comes_in_goes_out(kind, tmp_path):
+    """The table edge is the same for every method, so one that is quick will do, and need not be in the registry."""
+    case = CASES["all categorical"]
+    expected, make = FRAMES[kind]
+    release = sf.fit(make(case.table), case.schema, method=Untrained(), epsilon=case.epsilon, delta=case.delta)
+    release.save(tmp_path / "m.safetensors")
+    for origin in (release, sf.load(tmp_path / "m.safetensors")):
+        assert isinstance(origin.sample(7), expected)
+        assert to_arrow(origin.sample(7))[0].num_rows == 7
+    for other, (shape, _) in FRAMES.items():
+        assert isinstance(release.sample(3, kind=other), shape)
+    scores = release.log_prob(make(case.table))
+    np.testing.assert_allclose(scores, release.log_prob(case.table), atol=1e-6)
+
+
+# --- seeds ----------------------------------------------------------------------------------------------------
+
+SEED = 987_654_321
+
+
+@over_methods
+def test_a_seed_makes_the_release_worthless_and_says_so(name, tmp_path):
+    case = CASES["all continuous"]
+    releases = [
+        sf.fit(case.table, case.schema, method=method_of(name), epsilon=1.0, delta=case.delta, seed=SEED) for _ in "ab"
+    ]
+    certificate = releases[0].certificate
+    assert certificate.status == "not for release"
+    assert certificate.epsilon == certificate.rederive() == inf
+    assert certificate.to_dict()["epsilon"] == "infinity"
+    assert certificate.randomness["source"] == "seed"
+    releases[0].save(tmp_path / "m.safetensors")
+    content = (tmp_path / "m.safetensors").read_bytes()
+    assert str(SEED).encode() not in content and SEED.to_bytes(4, "little") not in content
+    assert sf.load(tmp_path / "m.safetensors").certificate.status == "not for release"
+    assert store.to_bytes(releases[1]) == content, "a seed repeats the fit"
+
+
+@over_methods
+def test_without_a_seed_no_two_fits_are_the_same(name):
+    first, second = fitted(name, "all continuous"), fitted(name, "empty")
+    case = CASES["all continuous"]
+    again = sf.fit(case.table, case.schema, method=method_of(name), epsilon=case.epsilon, delta=case.delta)
+    files = {store.to_bytes(release) for release in (first, second, again)}
+    assert len(files) == 3
+
+
+# --- refusals, before any budget is spent ---------------------------------------------------------------------
+
+
+@over_methods
+@pytest.mark.parametrize(
+    "arguments",
+    [{"epsilon": 0}, {"epsilon": -1}, {"epsilon": inf}, {"epsilon": 1.0, "delta": 0}, {"epsilon": 1.0, "delta": 1.0}],
+)
+def test_a_budget_that_protects_nothing_is_refused(name, arguments):
+    case = CASES["one row"]
+    with pytest.raises(sf.ArgumentError):
+        sf.fit(case.table, case.schema, method=method_of(name), **arguments)
+
+
+@over_methods
+def test_a_table_of_another_form_is_refused_without_naming_a_value(name):
+    case = CASES["one row"]
+    with pytest.raises(sf.TableError) as caught:
+        sf.fit(pa.table({"u": [0.777]}), case.schema, method=method_of(name), epsilon=1.0)
+    assert "'v'" in str(caught.value) and "0.777" not in str(caught.value)
