@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from sfumato.encoding.features import encode_features
 from sfumato.encoding.layout import layout_of
+from sfumato.encoding.parsing import decoded
 from sfumato.errors import TableError
 from sfumato.privacy import Adjacency, Budget, Curator, Ledger, Randomness
 from sfumato.privacy.certificate import certify
@@ -60,7 +61,8 @@ def fit(
 def private_rows(table: pa.Table, schema: Schema) -> dict[str, np.ndarray]:
     """What the curator holds: the cells of each row, after the cap on rows of one unit."""
     if schema.unit is not None:
-        ids = table.column(schema.unit.column).combine_chunks().dictionary_encode().indices
+        # A column that comes as a dictionary may hold one id under several codes, so it is decoded first.
+        ids = decoded(table.column(schema.unit.column)).combine_chunks().dictionary_encode().indices
         codes = ids.fill_null(-1).to_numpy(zero_copy_only=False)  # rows without an id count as one unit
         table = table.filter(pa.array(first_rows_of_units(codes, schema.unit.max_rows)))
     cells = encode_features(table, schema)
