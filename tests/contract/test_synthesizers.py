@@ -21,6 +21,7 @@ import sfumato as sf
 from sfumato.encoding import canonicalise
 from sfumato.models.flows.flow import MafShape, MaskedAutoregressiveFlow
 from sfumato.models.model import DensityModel
+from sfumato.pipeline import private_rows
 from sfumato.privacy import Relation
 from sfumato.privacy.queries import count_query
 from sfumato.release import store
@@ -231,6 +232,26 @@ def test_the_number_of_rows_is_nowhere_in_the_release(name, case):
         gather(json.loads(texts[part]))
     assert count not in numbers
     assert len(numbers) > 5, "there was something to look through"
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        pa.array([7] * 12),
+        pa.array(["a"] * 12),
+        pa.array([None] * 12, pa.string()),
+        pa.nulls(12),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, 2] * 4), pa.array(["a", "a", "a"])),
+        pa.chunked_array([pa.array(["a"] * 6).dictionary_encode(), pa.array(["a"] * 6).dictionary_encode()]),
+        pa.array(["a"] * 12, pa.string_view()),
+    ],
+    ids=lambda ids: str(ids.type),
+)
+def test_no_form_of_an_id_lets_a_unit_past_its_cap(ids):
+    schema = CASES["unit"].schema
+    table, _ = to_arrow(pa.table({"who": ids, "u": np.zeros(12)}))
+    kept = private_rows(table, schema)
+    assert {len(part) for part in kept.values()} == {schema.unit.max_rows}
 
 
 # --- the model ------------------------------------------------------------------------------------------------
