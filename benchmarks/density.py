@@ -83,7 +83,9 @@ TASKS = {
 }
 
 
-def fit_and_score(data: DensityData, split: int, epsilon: float, delta: float, settings: dict[str, Any]) -> dict[str, Any]:
+def fit_and_score(
+    data: DensityData, split: int, epsilon: float, delta: float, settings: dict[str, Any]
+) -> dict[str, Any]:
     """One split: fit on nine tenths through the doors, mean log-likelihood of the rest."""
     import jax
     import jax.numpy as jnp
@@ -174,7 +176,8 @@ def main() -> None:
     given.output.parent.mkdir(parents=True, exist_ok=True)
     given.output.write_text(json.dumps(result, indent=1) + "\n")
     for row in rows:
-        print(f"{row['task']:<11} epsilon {row['epsilon']:<5} {row['mean']:8.3f} ± {row['deviation']:.3f}   {row['published']}")
+        found = f"{row['mean']:8.3f} ± {row['deviation']:.3f}"
+        print(f"{row['task']:<11} epsilon {row['epsilon']:<5} {found}   {row['published']}")
 
 
 if __name__ == "__main__":

@@ -151,7 +151,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=40_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("-o", "--output", type=Path, default=Path(f"benchmarks/results/speed_{jax.default_backend()}.json"))
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path(f"benchmarks/results/speed_{jax.default_backend()}.json")
+    )
     given = parser.parse_args()
     steps, samples = [], []
     for features in given.features:

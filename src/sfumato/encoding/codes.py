@@ -52,9 +52,7 @@ def encode_codes(table: pa.Table, schema: Schema, *, bins: int = 100) -> npt.NDA
     return codes
 
 
-def decode_codes(
-    codes: npt.ArrayLike, schema: Schema, *, bins: int = 100, generator: np.random.Generator
-) -> pa.Table:
+def decode_codes(codes: npt.ArrayLike, schema: Schema, *, bins: int = 100, generator: np.random.Generator) -> pa.Table:
     """Decode codes; a value is drawn evenly from its part, and nothing leaves the domain of its column."""
     _check_bins(bins)
     grid = np.asarray(codes)

@@ -58,9 +58,7 @@ def encode_features(table: pa.Table, schema: Schema) -> Cells:
     return Cells(low=low, width=width, log_unit=log_unit)
 
 
-def decode_features(
-    points: npt.ArrayLike, schema: Schema, *, generator: np.random.Generator | None = None
-) -> pa.Table:
+def decode_features(points: npt.ArrayLike, schema: Schema, *, generator: np.random.Generator | None = None) -> pa.Table:
     """Decode points of the unit cube; nothing leaves the domain of its column, whatever the points are.
 
     Column order and Arrow types depend on the schema only. `generator` makes random identifiers; without it

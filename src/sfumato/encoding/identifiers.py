@@ -9,9 +9,7 @@ import pyarrow as pa
 from sfumato.schema import Identifier
 
 
-def make_identifiers(
-    num_rows: int, column: Identifier, *, generator: np.random.Generator | None = None
-) -> pa.Array:
+def make_identifiers(num_rows: int, column: Identifier, *, generator: np.random.Generator | None = None) -> pa.Array:
     """Number the rows from 1, or give each a random UUID.
 
     >>> make_identifiers(3, Identifier(regenerate="number")).to_pylist()

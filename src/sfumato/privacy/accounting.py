@@ -34,7 +34,7 @@ from sfumato.privacy.events import (
 )
 
 _FINE, _COARSE = 1e-5, 1e-4
-_LEAST_NOISE, _MOST_NOISE = 0.05, 1e7
+_LEAST_NOISE, _MOST_NOISE = 0.3, 1e7
 _WHOLE_ORDERS = (*range(2, 64), 80, 96, 128, 192, 256, 512, 1024)
 # Fractional orders below 2 matter only at epsilons far above any that protects, and their series may diverge.
 _ORDERS = (*(2 + tenth / 10 for tenth in range(90)), *(order for order in _WHOLE_ORDERS if order > 10))
@@ -64,16 +64,19 @@ def headline(events: Sequence[Event], adjacency: Adjacency, delta: float) -> Sta
         return Statement(
             epsilon=rdp_epsilon(events, adjacency, delta), accountant="RDP", discretisation=None, library=library
         )
-    step = discretisation_of(events)
+    step = discretisation_of(events, adjacency, delta)
     return Statement(
         epsilon=pld_epsilon(events, adjacency, delta, step), accountant="PLD", discretisation=step, library=library
     )
 
 
-def discretisation_of(events: Sequence[Event]) -> float:
-    """1e-5, or 1e-4 where mixtures of several rows a unit would take minutes (a bound either way)."""
+def discretisation_of(events: tuple[Event, ...], adjacency: Adjacency, delta: float) -> float:
+    """1e-5; or 1e-4 where that would take long: several rows a unit, or an epsilon above 4.
+
+    Either gives an upper bound; the coarser one is looser by a few parts in ten thousand.
+    """
     mixed = any(isinstance(event, PoissonGaussian) and event.max_rows > 1 for event in events)
-    return _COARSE if mixed else _FINE
+    return _COARSE if mixed or rdp_epsilon(events, adjacency, delta, _WHOLE_ORDERS) > 4 else _FINE
 
 
 @lru_cache(maxsize=64)
@@ -183,26 +186,41 @@ def calibrate(make: Callable[[float], Event], spent: Sequence[Event], adjacency:
 
     ``make`` turns a noise multiplier into an event. The search runs on the coarse discretisation and is
     finished on the one that the certificate will use; the answer never exceeds the budget and leaves at most
-    1e-3 of epsilon.
+    1e-3 of epsilon, unless even the least noise there is (0.3 of the sensitivity) costs less.
     """
 
-    def epsilon(multiplier: float, step: float) -> float:
+    def roughly(multiplier: float) -> float:
         events = (*spent, make(multiplier))
         if adjacency.relation is Relation.REPLACE_ONE:
             return rdp_epsilon(events, adjacency, budget.delta)
-        return pld_epsilon(events, adjacency, budget.delta, step)
+        # One grid coarser than the statement's: ten times faster, and close enough to start from.
+        return pld_epsilon(events, adjacency, budget.delta, 10 * discretisation_of(events, adjacency, budget.delta))
 
-    low, high = _bracket(lambda multiplier: epsilon(multiplier, _COARSE), budget.epsilon, _guess(make, spent, budget))
-    start = brentq(lambda s: epsilon(exp(s), _COARSE) - budget.epsilon, log(low), log(high), xtol=1e-6)
-    fine = discretisation_of((make(1.0),))
-    multiplier = exp(start)
-    for _ in range(40):
-        stated = epsilon(multiplier, fine)
+    if roughly(_LEAST_NOISE) <= budget.epsilon:
+        return make(_LEAST_NOISE)  # less noise than this gains no accuracy, so the rest stays unspent
+    low, high = _bracket(roughly, budget.epsilon, _guess(make, spent, budget))
+    start = brentq(lambda s: roughly(exp(s)) - budget.epsilon, log(low), log(high), xtol=1e-3)
+    return _finish(make, spent, adjacency, budget, exp(start))
+
+
+def _finish(
+    make: Callable[[float], Event], spent: Sequence[Event], adjacency: Adjacency, budget: Budget, start: float
+) -> Event:
+    """From a rough multiplier to one whose stated epsilon is within the budget, and within 1e-3 of it."""
+    multiplier, over, within = start, 0.0, inf
+    for _ in range(60):
+        stated = headline((*spent, make(multiplier)), adjacency, budget.delta).epsilon
         if budget.epsilon - 1e-3 * min(1.0, budget.epsilon) <= stated <= budget.epsilon:
             return make(multiplier)
-        # Epsilon falls about as one over the multiplier; aim a hair inside the budget.
-        multiplier *= max(0.5, stated / (budget.epsilon * (1 - 1e-5)))
-    raise BudgetError("No noise level meets the budget closely; choose fewer steps or a larger epsilon.")
+        if stated > budget.epsilon:
+            over = max(over, multiplier)
+        else:
+            within = min(within, multiplier)
+        # Epsilon falls about as one over the multiplier; where that step leaves the bracket, halve it instead.
+        multiplier *= stated / (budget.epsilon * (1 - 1e-4))
+        if not over < multiplier < within:
+            multiplier = (over + within) / 2 if within < inf else 1.05 * over
+    raise BudgetError("No noise level meets the budget; choose fewer steps or another epsilon.")
 
 
 def _guess(make: Callable[[float], Event], spent: Sequence[Event], budget: Budget) -> float:
@@ -232,6 +250,4 @@ def _bracket(epsilon: Callable[[float], float], target: float, guess: float) -> 
     low = high / 1.3
     while epsilon(low) <= target:
         low, high = low / 1.3, low
-        if low < _LEAST_NOISE:
-            raise BudgetError("The budget is larger than this query can use: lower epsilon.")
     return low, high

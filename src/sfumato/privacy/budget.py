@@ -9,7 +9,7 @@ from scipy.special import log_ndtr
 from sfumato.checks import between, positive
 from sfumato.errors import ArgumentError
 
-_MAX_EPSILON = 1_000.0
+_MIN_EPSILON, _MAX_EPSILON = 0.01, 50.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,9 @@ class Budget:
     def __post_init__(self) -> None:
         positive(epsilon=self.epsilon, delta=self.delta)
         if self.epsilon > _MAX_EPSILON:
-            raise ArgumentError(f"Expected epsilon={self.epsilon!r} of at most {_MAX_EPSILON:g}.")
+            raise ArgumentError(f"Expected epsilon={self.epsilon!r} of at most {_MAX_EPSILON:g}; more protects nobody.")
+        if self.epsilon < _MIN_EPSILON:
+            raise ArgumentError(f"Expected epsilon={self.epsilon!r} of at least {_MIN_EPSILON:g}.")
         if self.delta >= 1:
             raise ArgumentError(f"Expected delta={self.delta!r} below 1, and well below one over the rows.")
 

@@ -12,8 +12,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import ClassVar, TypeAlias
 
-from sfumato.checks import between, positive, whole
+from sfumato.checks import between, whole
 from sfumato.errors import ArgumentError
+
+# What an accountant can answer in bounded time and memory, so that no certificate can ask for more.
+_NOISE = (0.05, 1e9)
+_MOST_STEPS, _MOST_ROWS_A_UNIT = 10**7, 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +28,7 @@ class GaussianSum:
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        positive(noise_multiplier=self.noise_multiplier)
+        between(*_NOISE, noise_multiplier=self.noise_multiplier)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +46,11 @@ class PoissonGaussian:
     max_rows: int = 1
 
     def __post_init__(self) -> None:
-        positive(rate=self.rate, noise_multiplier=self.noise_multiplier)
-        between(0, 1, rate=self.rate)
+        between(1e-12, 1, rate=self.rate)
+        between(*_NOISE, noise_multiplier=self.noise_multiplier)
         whole(1, steps=self.steps, max_rows=self.max_rows)
+        between(1, _MOST_STEPS, steps=self.steps)
+        between(1, _MOST_ROWS_A_UNIT, max_rows=self.max_rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +67,9 @@ class FixedSizeGaussian:
     steps: int
 
     def __post_init__(self) -> None:
-        positive(noise_multiplier=self.noise_multiplier)
+        between(*_NOISE, noise_multiplier=self.noise_multiplier)
         whole(1, rows=self.rows, batch=self.batch, steps=self.steps)
+        between(1, _MOST_STEPS, steps=self.steps)
         if self.batch > self.rows:
             raise ArgumentError(f"Expected batch={self.batch} of at most rows={self.rows}.")
 
@@ -75,7 +82,7 @@ class ExponentialChoice:
     epsilon: float
 
     def __post_init__(self) -> None:
-        positive(epsilon=self.epsilon)
+        between(1e-9, 1_000, epsilon=self.epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)

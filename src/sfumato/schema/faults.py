@@ -22,10 +22,7 @@ MAX_SCALED = 2**50
 
 Values: TypeAlias = Mapping[str, object]
 
-_LEARN = (
-    "learn = true is not available yet: declare levels (or bounds), "
-    "or draft them with 'sfumato draft' and review"
-)
+_LEARN = "learn = true is not available yet: declare levels (or bounds), or draft them with 'sfumato draft' and review"
 
 
 def is_int(value: object) -> bool:

@@ -127,9 +127,7 @@ def _parse(text: bytes, header: list[str], delimiter: str, name: str) -> pa.Tabl
         column_names=header, skip_rows_after_names=1, block_size=min(MAX_LINE_BYTES, max(len(text), 64))
     )
     # In a file of one column an empty line is a missing value; in others it is a slip.
-    parse = pyarrow.csv.ParseOptions(
-        delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=len(header) > 1
-    )
+    parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=len(header) > 1)
     convert = pyarrow.csv.ConvertOptions(
         column_types=dict.fromkeys(header, pa.string()),
         null_values=[""],

@@ -65,9 +65,7 @@ def _writer(path: Path, *, escape_formulas: bool) -> Callable[[pa.Table, BinaryI
         return _write_parquet
     if name.endswith((".arrow", ".feather", ".ipc")):
         return _write_arrow
-    raise TableError(
-        f"file {path.name!r}: unknown suffix; expected .csv, .tsv, .csv.gz, .tsv.gz, .parquet or .arrow"
-    )
+    raise TableError(f"file {path.name!r}: unknown suffix; expected .csv, .tsv, .csv.gz, .tsv.gz, .parquet or .arrow")
 
 
 def _write_text(table: pa.Table, stream: Any, delimiter: str) -> None:

@@ -1,0 +1,532 @@
+"""Planted bugs (G7): each bug is put in, and the test that is named beside it must fail.
+
+The names follow the list of known defects in DP libraries. A bug that no test catches is a hole in the suite; add the
+test, not an exception here. The same tests pass without the bug when they run under their own names.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sfumato.pipeline as pipeline
+import sfumato.privacy.accounting as accounting
+import sfumato.privacy.curator as curator
+import sfumato.privacy.randomness as randomness
+import sfumato.privacy.step as step
+from golden import test_epsilons as golden
+from privacy import test_choice, test_clipping, test_ledger, test_noise, test_record_play, test_sampling, test_units
+from sfumato.privacy import PoissonSampling, SgdPlan
+from sfumato.privacy.clipping import GRID, FlatClip
+from sfumato.privacy.ledger import Entry, Ledger
+from sfumato.privacy.noise import gaussian_integers, normals
+from sfumato.schema import Categorical, Continuous
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A defect, how to put it in, and the test that must fail with it."""
+
+    name: str
+    plant: Patch
+    caught_by: Callable[..., Any]
+    given: dict[str, Any] | None = None
+
+
+def _noise(change: Callable[..., Any]) -> Patch:
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(step, "gaussian_integers", change)
+        patch.setattr(curator, "gaussian_integers", change)
+
+    return plant
+
+
+def _sampling(draw: Callable[..., Any]) -> Patch:
+    return lambda patch: patch.setattr(PoissonSampling, "draw", draw)
+
+
+def _clip(name: str, function: Callable[..., Any]) -> Patch:
+    return lambda patch: patch.setattr(FlatClip, name, function)
+
+
+# Noise
+
+
+def _half_precision(key, nonce, num, deviation):
+    return (normals(key, nonce, num).astype(jnp.float16).astype(jnp.float64) * deviation).astype(jnp.int64)
+
+
+def _one_key_for_two_leaves(key, nonce, num, deviation):
+    half = gaussian_integers(key, nonce, -(-num // 2), deviation)
+    return jnp.concatenate([half, half])[:num]
+
+
+def _same_noise_each_step(key, nonce, num, deviation):
+    return gaussian_integers(key, nonce * jnp.array([1, 0, 1], jnp.uint32), num, deviation)
+
+
+def _same_noise_each_call(key, nonce, num, deviation):
+    return gaussian_integers(key, nonce * jnp.array([0, 1, 1], jnp.uint32), num, deviation)
+
+
+def _skip_on_empty(patch: pytest.MonkeyPatch) -> None:
+    real = step.batch_total
+
+    def silent(loss, params, plan, rows, key, call, at):
+        total = real(loss, params, plan, rows, key, call, at)
+        noise = step.gaussian_integers(key, step.nonce(call, at, step.Stream.NOISE), total.size, 1.0)
+        return jnp.where(jnp.any(total != 0), total, total - noise)
+
+    def quiet(key, nonce, num, deviation):
+        return gaussian_integers(key, nonce, num, 1.0)
+
+    patch.setattr(step, "batch_total", silent)
+    patch.setattr(step, "gaussian_integers", quiet)
+
+
+def _key_from_the_clock(patch: pytest.MonkeyPatch) -> None:
+    import time
+
+    stamp = str(int(time.time()) // 3600).encode()
+    patch.setattr(randomness.Randomness, "from_os", classmethod(lambda cls: cls("os", hashlib.sha256(stamp).digest())))
+
+
+def _fixed_key(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(randomness.Randomness, "from_os", classmethod(lambda cls: cls("os", bytes([42] * 32))))
+
+
+# Clipping
+
+
+def _no_clip(self, vectors, valid):
+    return jnp.where(valid, GRID / self.bound, 0.0).astype(jnp.float32)
+
+
+def _clip_each_leaf(self, vectors, valid):
+    one = FlatClip(bound=self.bound)
+    return jax.tree.map(lambda leaf: _REAL_GRID_SUM(one, leaf, valid), vectors)
+
+
+def _clip_after_the_sum(self, vectors, valid):
+    total = jax.tree.map(lambda leaf: jnp.sum(jnp.where(valid[:, None], leaf, 0), axis=0, keepdims=True), vectors)
+    return _REAL_GRID_SUM(self, total, jnp.ones(1, bool))
+
+
+def _nan_passes(self, vectors, valid):
+    factor = _REAL_FACTORS(self, vectors, valid)
+    return jnp.where(valid & (factor == 0), GRID / self.bound, factor).astype(jnp.float32)
+
+
+def _rough_norm(self, vectors, valid):
+    leaves = jax.tree.leaves(vectors)
+    norm = jnp.sqrt(sum(jnp.sum(leaf.astype(jnp.bfloat16) ** 2, axis=1) for leaf in leaves)).astype(jnp.float32)
+    scale = jnp.minimum(1.0, self.bound / norm) * (GRID / self.bound)
+    return jnp.where(valid & jnp.isfinite(norm), scale, 0.0)
+
+
+def _norm_of_the_first_leaf(self, vectors, valid):
+    return _REAL_FACTORS(self, jax.tree.leaves(vectors)[:1], valid)
+
+
+def _round_up(self, vectors, valid):
+    factor = self.factors(vectors, valid)
+    return jax.tree.map(
+        lambda leaf: jnp.sum(jnp.ceil(jnp.where(factor[:, None] > 0, leaf * factor[:, None], 0)), axis=0), vectors
+    )
+
+
+_REAL_FACTORS, _REAL_GRID_SUM = FlatClip.factors, FlatClip.grid_sum
+
+# Sampling
+
+
+def _shuffled(self, words, real):
+    # A slice of a fixed order, as a shuffling loader gives: every batch of one size.
+    size = real.shape[0]
+    start = words[0] % jnp.uint32(size)
+    return real & ((jnp.arange(size, dtype=jnp.uint32) - start) % jnp.uint32(size) < jnp.uint32(self.rate * size))
+
+
+def _truncated(self, words, real):
+    drawn = real & (words < jnp.uint32(int(self.rate * 2**32)))
+    return drawn & (jnp.cumsum(drawn) <= self.rate * jnp.sum(real))
+
+
+def _more_often(self, words, real):
+    return real & (words < jnp.uint32(int(min(1, 1.1 * self.rate) * (2**32 - 1))))
+
+
+def _padding_takes_part(self, words, real):
+    return words < jnp.uint32(int(self.rate * 2**32))
+
+
+# Accounting
+
+
+def _headline(change: Callable[..., Any]) -> Patch:
+    real = accounting.headline
+
+    def stated(events, adjacency, delta):
+        return change(real, tuple(events), adjacency, delta)
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        import sfumato.privacy.ledger as ledger
+
+        for room in (accounting, ledger, golden, test_ledger):
+            patch.setattr(room, "headline", stated)
+
+    return plant
+
+
+def _central_limit(real, events, adjacency, delta):
+    return replace(real(events, adjacency, delta), epsilon=accounting.clt_epsilon(events, delta))
+
+
+def _forget_the_sums(real, events, adjacency, delta):
+    return real(events[-1:], adjacency, delta)
+
+
+def _forget_the_unit(real, events, adjacency, delta):
+    single = tuple(replace(event, max_rows=1) if hasattr(event, "max_rows") else event for event in events)
+    return real(single, adjacency, delta)
+
+
+def _row_bound_under_replace_one(real, events, adjacency, delta):
+    twice = tuple(
+        replace(event, noise_multiplier=2 * event.noise_multiplier) if event.kind == "fixed_size_gaussian" else event
+        for event in events
+    )
+    return real(twice, adjacency, delta)
+
+
+def _charge_without_looking(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        Ledger, "charge", lambda self, event, purpose: self._entries.append(Entry(event=event, purpose=purpose))
+    )
+
+
+def _half_sensitivity(patch: pytest.MonkeyPatch) -> None:
+    real = test_choice.exponential_weights
+    patch.setattr(test_choice, "exponential_weights", lambda scores, s, epsilon: real(scores, s, 2 * epsilon))
+
+
+# Glue: what reads the rows beside the doors
+
+
+def _encoded(change: Callable[[pa.Table, Any], Any]) -> Patch:
+    real = pipeline.encode_features
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(pipeline, "encode_features", lambda table, schema: real(table, change(table, schema)))
+
+    return plant
+
+
+def _number(cell: Any) -> float:
+    try:
+        value = float(cell)
+    except (TypeError, ValueError):
+        return 0.0
+    return value if np.isfinite(value) else 0.0
+
+
+def _bounds_from_rows(table, schema):
+    columns = dict(schema.columns)
+    for name, column in columns.items():
+        if isinstance(column, Continuous):
+            values = [_number(cell) for cell in table[name].to_pylist()] or [0.0]
+            columns[name] = replace(column, lower=min(values), upper=max(values) + 1e-9)
+    return replace(schema, columns=columns)
+
+
+def _levels_from_rows(table, schema):
+    columns = dict(schema.columns)
+    for name, column in columns.items():
+        if isinstance(column, Categorical):
+            seen = sorted({str(cell) for cell in table[name].to_pylist()} | {"other", "more"})
+            columns[name] = replace(column, levels=tuple(seen), other="other")
+    return replace(schema, columns=columns)
+
+
+def _fit(change: Callable[..., dict[str, Any]]) -> Patch:
+    real = pipeline.fit
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(
+            pipeline, "fit", lambda table, schema, **given: real(table, schema, **change(table, schema, given))
+        )
+
+    return plant
+
+
+def _release(change: Callable[..., Any]) -> Patch:
+    real = pipeline.fit
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(
+            pipeline, "fit", lambda table, schema, **given: change(real(table, schema, **given), table, schema)
+        )
+
+    return plant
+
+
+def _public(release, **more):
+    certificate = replace(release.certificate, public={**release.certificate.public, **more})
+    return replace(release, certificate=certificate)
+
+
+def _steps_from_rows(table, schema, given):
+    # Early stopping and adaptive schedules have this shape: how long one trains depends on the rows.
+    return {**given, "method": replace(given["method"], steps=1 + table.num_rows % 2)}
+
+
+def _size_from_rows(patch: pytest.MonkeyPatch) -> None:
+    for doors in (test_record_play.Recorder, test_record_play.Player):
+        patch.setattr(doors, "size", property(lambda self: self._rows.num_real), raising=False)
+
+
+def _scaler_from_rows(patch: pytest.MonkeyPatch) -> None:
+    from sfumato.synthesizers import maf
+
+    def unpaid(door, num_features, settings):
+        low = np.asarray(door._rows.columns["low"])[: door._rows.num_real]
+        return low.mean(axis=0), low.std(axis=0) + 1e-3
+
+    patch.setattr(maf, "buy_scaling", unpaid)
+
+
+def _start_from_rows(patch: pytest.MonkeyPatch) -> None:
+    real = pipeline.private_rows
+
+    def spy(table, schema):
+        rows = real(table, schema)
+        digest = hashlib.sha256(rows["low"].tobytes()).digest()
+        patch.setattr(
+            test_record_play.Recorder,
+            "start_key",
+            lambda self: jax.random.wrap_key_data(jnp.asarray(np.frombuffer(digest[:8], np.uint32))),
+            raising=False,
+        )
+        patch.setattr(
+            test_record_play.Player,
+            "start_key",
+            lambda self: jax.random.wrap_key_data(jnp.asarray(np.frombuffer(digest[:8], np.uint32))),
+            raising=False,
+        )
+        return rows
+
+    patch.setattr(pipeline, "private_rows", spy)
+
+
+def _sensitivity_half_of_bound(patch: pytest.MonkeyPatch) -> None:
+    real = FlatClip.grid_sum
+    patch.setattr(
+        FlatClip,
+        "grid_sum",
+        lambda self, vectors, valid: jax.tree.map(lambda leaf: 2 * leaf, real(self, vectors, valid)),
+    )
+
+
+def _seed_in_the_certificate(patch: pytest.MonkeyPatch) -> None:
+    real = test_ledger.certify
+
+    def certify(ledger, source, public):
+        certificate = real(ledger, source, public)
+        return replace(certificate, public={**certificate.public, "seed": 987654321})
+
+    patch.setattr(test_ledger, "certify", certify)
+
+
+def _seed_not_stamped(patch: pytest.MonkeyPatch) -> None:
+    real = test_ledger.certify
+    patch.setattr(
+        test_ledger, "certify", lambda ledger, source, public: real(ledger, randomness.Randomness.from_os(), public)
+    )
+
+
+def _cap_kept_per_file(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        test_units, "first_rows_of_units", lambda ids, cap: np.arange(len(ids)) < cap * len(set(ids.tolist()))
+    )
+
+
+def play_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    test_record_play.play("mixed", test_record_play.TINY["maf"][0], PAIRS, monkeypatch)
+
+
+def play_persons(monkeypatch: pytest.MonkeyPatch) -> None:
+    test_record_play.play("persons", test_record_play.TINY["maf"][0], PAIRS, monkeypatch)
+
+
+PAIRS = {name: test_record_play.NEIGHBOURS[name] for name in ("add", "new level", "out of range")}
+
+BUGS = (
+    Bug(
+        "noise one percent short",
+        _noise(lambda k, n, m, d: gaussian_integers(k, n, m, 0.99 * d)),
+        test_noise.test_noise_scale_of_a_descent,
+    ),
+    Bug(
+        "noise of a sum one percent short",
+        _noise(lambda k, n, m, d: gaussian_integers(k, n, m, 0.99 * d)),
+        test_noise.test_noise_scale_of_a_sum,
+    ),
+    Bug(
+        "noise ten percent short",
+        _noise(lambda k, n, m, d: gaussian_integers(k, n, m, 0.9 * d)),
+        test_noise.test_noise_scale_of_a_descent,
+    ),
+    Bug(
+        "noise divided by the batch",
+        lambda patch: patch.setattr(SgdPlan, "noise_deviation", lambda self, m: m * GRID / 100),
+        test_noise.test_noise_scale_of_a_descent,
+    ),
+    Bug(
+        "sensitivity declared by half",
+        lambda patch: patch.setattr(SgdPlan, "noise_deviation", lambda self, m: m * GRID / 2),
+        test_noise.test_noise_scale_of_a_descent,
+    ),
+    Bug(
+        "unit forgotten in the noise of sums",
+        lambda patch: patch.setattr("sfumato.privacy.adjacency.Adjacency.sum_factor", 1),
+        test_noise.test_noise_scale_of_a_sum,
+    ),
+    Bug(
+        "noise reused over steps",
+        _noise(_same_noise_each_step),
+        test_noise.test_noise_differs_between_steps_coordinates_and_calls,
+    ),
+    Bug(
+        "noise reused over calls",
+        _noise(_same_noise_each_call),
+        test_noise.test_noise_differs_between_steps_coordinates_and_calls,
+    ),
+    Bug(
+        "same key for two leaves",
+        _noise(_one_key_for_two_leaves),
+        test_noise.test_noise_differs_between_steps_coordinates_and_calls,
+    ),
+    Bug(
+        "half-precision noise",
+        lambda patch: patch.setattr(test_noise, "gaussian_integers", _half_precision),
+        test_noise.test_noise_is_normal_and_whole,
+    ),
+    Bug(
+        "noise skipped on an empty batch",
+        _skip_on_empty,
+        test_sampling.test_empty_batches_still_get_noise_and_still_count,
+    ),
+    Bug("key from the clock", _key_from_the_clock, test_noise.test_keys_are_256_bits_of_system_entropy),
+    Bug("fixed key", _fixed_key, test_noise.test_keys_are_256_bits_of_system_entropy),
+    Bug("clip removed", _clip("factors", _no_clip), test_clipping.test_no_row_exceeds_the_bound),
+    Bug(
+        "clip per leaf with the whole bound",
+        _clip("grid_sum", _clip_each_leaf),
+        test_clipping.test_no_row_exceeds_the_bound,
+    ),
+    Bug(
+        "clip after the sum",
+        _clip("grid_sum", _clip_after_the_sum),
+        test_clipping.test_sums_are_exact_and_do_not_depend_on_the_order,
+    ),
+    Bug("NaN and infinity pass", _clip("factors", _nan_passes), test_clipping.test_no_row_exceeds_the_bound),
+    Bug("bfloat16 norm", _clip("factors", _rough_norm), test_clipping.test_no_row_exceeds_the_bound),
+    Bug(
+        "norm over a subset of leaves",
+        _clip("factors", _norm_of_the_first_leaf),
+        test_clipping.test_no_row_exceeds_the_bound,
+    ),
+    Bug("rounding away from zero", _clip("grid_sum", _round_up), test_clipping.test_no_row_exceeds_the_bound),
+    Bug("row counted twice", _sensitivity_half_of_bound, test_clipping.test_no_row_exceeds_the_bound),
+    Bug("shuffled batches", _sampling(_shuffled), test_sampling.test_poisson_batches_have_the_poisson_law),
+    Bug(
+        "batch cut at its expected size",
+        _sampling(_truncated),
+        test_sampling.test_a_descent_never_truncates_its_batches,
+    ),
+    Bug(
+        "rows taken more often than accounted",
+        _sampling(_more_often),
+        test_sampling.test_poisson_batches_have_the_poisson_law,
+    ),
+    Bug("padding takes part", _sampling(_padding_takes_part), test_sampling.test_padding_is_never_drawn),
+    Bug(
+        "central limit headline",
+        _headline(_central_limit),
+        golden.test_poisson_golden_values,
+        {"rate": golden.Q, "multiplier": 2.1, "steps": 1000, "delta": 1e-4, "pld": 0.203303, "rdp": 0.2327},
+    ),
+    Bug("earlier charges dropped", _headline(_forget_the_sums), test_ledger.test_the_whole_budget_is_used_and_not_more),
+    Bug(
+        "rows of a person counted as one",
+        _headline(_forget_the_unit),
+        golden.test_several_rows_a_person_cost_what_they_cost,
+        {"rows": 2, "golden": 1.085},
+    ),
+    Bug(
+        "replace-one with the row bound",
+        _headline(_row_bound_under_replace_one),
+        golden.test_fixed_size_batches_are_accounted_under_replace_one,
+        {"steps": 1000, "golden": 1.252, "trap": 0.585},
+    ),
+    Bug(
+        "budget looked at after the step",
+        _charge_without_looking,
+        test_ledger.test_a_charge_past_the_budget_is_refused_before_any_noise,
+    ),
+    Bug(
+        "score sensitivity halved",
+        _half_sensitivity,
+        test_choice.test_probability_ratios_of_neighbours_stay_within_epsilon,
+    ),
+    Bug("cap of rows not per unit", _cap_kept_per_file, test_units.test_each_unit_keeps_its_first_rows),
+    Bug("bounds from the rows", _encoded(_bounds_from_rows), play_mixed),
+    Bug("levels from the rows", _encoded(_levels_from_rows), play_mixed),
+    Bug("row count in the certificate", _release(lambda r, t, s: _public(r, rows=t.num_rows)), play_mixed),
+    Bug("delta from the row count", _fit(lambda t, s, given: {**given, "delta": 1e-5 / (1 + t.num_rows)}), play_mixed),
+    Bug("declared size from the rows", _size_from_rows, play_mixed),
+    Bug("steps that depend on the rows", _fit(_steps_from_rows), play_mixed),
+    Bug("scaler fitted on the rows", _scaler_from_rows, play_mixed),
+    Bug("start of the parameters from the rows", _start_from_rows, play_mixed),
+    Bug(
+        "statistic of the rows in the file",
+        _release(lambda r, t, s: _public(r, age=str(t["age"].to_pylist()[-1]))),
+        play_mixed,
+    ),
+    Bug(
+        "seed in the certificate",
+        _seed_in_the_certificate,
+        test_ledger.test_a_seed_makes_epsilon_infinite_and_is_not_in_the_certificate,
+    ),
+    Bug(
+        "seeded run not stamped",
+        _seed_not_stamped,
+        test_ledger.test_a_seed_makes_epsilon_infinite_and_is_not_in_the_certificate,
+    ),
+)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=[bug.name for bug in BUGS])
+def test_planted_bug_is_caught(bug, monkeypatch):
+    accounting.pld_epsilon.cache_clear()
+    given = dict(bug.given or {})
+    if "monkeypatch" in bug.caught_by.__code__.co_varnames[: bug.caught_by.__code__.co_argcount]:
+        given["monkeypatch"] = monkeypatch
+    bug.plant(monkeypatch)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        bug.caught_by(**given)
+    accounting.pld_epsilon.cache_clear()
+
+
+def test_bugs_have_names_of_their_own():
+    assert len({bug.name for bug in BUGS}) == len(BUGS) >= 40
+    assert json.dumps([bug.name for bug in BUGS])

@@ -1,0 +1,115 @@
+"""The ledger: charges come before noise, never past the budget, and the certificate re-derives."""
+
+import json
+from math import inf
+
+import numpy as np
+import pytest
+
+from privacy.doors import curator_of, gradients_of, plan_of
+from sfumato.errors import ArgumentError, BudgetError
+from sfumato.privacy import Adjacency, Budget, Ledger, Randomness, Relation
+from sfumato.privacy.accounting import headline
+from sfumato.privacy.certificate import Certificate, certify
+from sfumato.privacy.events import (
+    ExponentialChoice,
+    FixedSizeGaussian,
+    GaussianSum,
+    NonPrivate,
+    PoissonGaussian,
+    event_from_dict,
+    event_to_dict,
+)
+from sfumato.privacy.queries import count_query
+
+EVENTS = (
+    GaussianSum(noise_multiplier=3.0),
+    PoissonGaussian(rate=0.1, noise_multiplier=1.5, steps=10, max_rows=2),
+    FixedSizeGaussian(rows=100, batch=10, noise_multiplier=1.0, steps=3),
+    ExponentialChoice(epsilon=0.5),
+    NonPrivate(reason="test"),
+)
+
+
+def test_events_survive_json():
+    for event in EVENTS:
+        assert event_from_dict(json.loads(json.dumps(event_to_dict(event)))) == event
+
+
+def test_unknown_events_are_refused_and_nothing_is_imported():
+    for fields in ({"kind": "os.system"}, {"kind": "gaussian_sum", "cmd": "x"}, {}, {"kind": 3}):
+        with pytest.raises(ArgumentError):
+            event_from_dict(fields)
+
+
+def test_values_that_would_mean_no_noise_are_refused():
+    for value in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ArgumentError):
+            GaussianSum(noise_multiplier=value)
+        with pytest.raises(ArgumentError):
+            Budget(epsilon=value, delta=1e-6)
+        with pytest.raises(ArgumentError):
+            Budget(epsilon=1.0, delta=value)
+    with pytest.raises(ArgumentError):
+        Budget(epsilon=1.0, delta=1.0)
+
+
+def test_a_charge_past_the_budget_is_refused_before_any_noise(monkeypatch):
+    drawn = []
+    import sfumato.privacy.curator as room
+
+    real = room.gaussian_integers
+    monkeypatch.setattr(room, "gaussian_integers", lambda *given: drawn.append(1) or real(*given))
+    curator = curator_of(np.ones((5, 1)), budget=Budget(epsilon=1.0, delta=1e-5))
+    curator.noisy_sum(count_query(), share=0.9)
+    with pytest.raises(BudgetError, match="nothing was drawn"):
+        curator.noisy_sum(count_query(), share=0.2)
+    assert len(drawn) == 1
+    assert len(curator._ledger.entries) == 1
+
+
+def test_the_whole_budget_is_used_and_not_more():
+    budget = Budget(epsilon=1.0, delta=1e-5)
+    curator = curator_of(np.ones((50, 2)), budget=budget)
+    curator.noisy_sum(count_query(), share=0.05)
+    gradients_of(curator, plan_of(steps=20), 2)
+    spent = headline(curator._ledger.events, Adjacency(), 1e-5).epsilon
+    assert 0.999 <= spent <= 1.0
+    with pytest.raises(BudgetError):
+        curator.noisy_sum(count_query(), share=0.001)
+
+
+def test_entries_cannot_be_taken_back():
+    ledger = Ledger(Budget(epsilon=1.0, delta=1e-5), Adjacency())
+    ledger.charge(GaussianSum(noise_multiplier=10.0), "one")
+    assert isinstance(ledger.entries, tuple)
+    with pytest.raises(AttributeError):
+        ledger.entries = ()  # type: ignore[misc]
+
+
+def test_certificate_rederives_and_survives_json():
+    ledger = Ledger(Budget(epsilon=1.0, delta=1e-5), Adjacency(unit="person", max_rows=2))
+    ledger.charge(GaussianSum(noise_multiplier=20.0), "one")
+    ledger.charge(ExponentialChoice(epsilon=0.1), "two")
+    certificate = certify(ledger, Randomness.from_os(), {"method": "none"})
+    again = Certificate.from_dict(json.loads(json.dumps(certificate.to_dict())))
+    assert again == certificate
+    assert abs(again.rederive() - certificate.epsilon) < 1e-9
+    assert certificate.status == "for release"
+    assert certificate.epsilon_rdp > 0
+
+
+def test_a_seed_makes_epsilon_infinite_and_is_not_in_the_certificate():
+    ledger = Ledger(Budget(epsilon=1.0, delta=1e-5), Adjacency())
+    ledger.charge(GaussianSum(noise_multiplier=20.0), "one")
+    certificate = certify(ledger, Randomness.from_seed(987654321), {})
+    assert certificate.epsilon == inf
+    assert certificate.rederive() == inf
+    assert certificate.status == "not for release"
+    assert "987654321" not in json.dumps(certificate.to_dict())
+    assert "987654321" not in repr(Randomness.from_seed(987654321))
+
+
+def test_several_rows_a_person_are_refused_under_replace_one():
+    with pytest.raises(ArgumentError, match="add-or-remove-one"):
+        Adjacency(relation=Relation.REPLACE_ONE, max_rows=2)
