@@ -196,9 +196,9 @@ def calibrate(make: Callable[[float], Event], spent: Sequence[Event], adjacency:
         # One grid coarser than the statement's: ten times faster, and close enough to start from.
         return pld_epsilon(events, adjacency, budget.delta, 10 * discretisation_of(events, adjacency, budget.delta))
 
-    if roughly(_LEAST_NOISE) <= budget.epsilon:
-        return make(_LEAST_NOISE)  # less noise than this gains no accuracy, so the rest stays unspent
     low, high = _bracket(roughly, budget.epsilon, _guess(make, spent, budget))
+    if high < _LEAST_NOISE:
+        return make(_LEAST_NOISE)  # less noise gains no accuracy, so the rest stays unspent
     start = brentq(lambda s: roughly(exp(s)) - budget.epsilon, log(low), log(high), xtol=1e-3)
     return _finish(make, spent, adjacency, budget, exp(start))
 
@@ -248,6 +248,6 @@ def _bracket(epsilon: Callable[[float], float], target: float, guess: float) -> 
         if high > _MOST_NOISE:
             raise BudgetError("The budget left is too small for this query at any noise: raise epsilon.")
     low = high / 1.3
-    while epsilon(low) <= target:
+    while high >= _LEAST_NOISE and epsilon(low) <= target:
         low, high = low / 1.3, low
     return low, high
