@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from sfumato.encoding.features import encode_features
 from sfumato.encoding.layout import layout_of
-from sfumato.encoding.parsing import decoded
+from sfumato.encoding.texts import unit_codes
 from sfumato.errors import TableError
 from sfumato.privacy import Adjacency, Budget, Curator, Ledger, Randomness
 from sfumato.privacy.certificate import certify
@@ -61,9 +61,7 @@ def fit(
 def private_rows(table: pa.Table, schema: Schema) -> dict[str, np.ndarray]:
     """What the curator holds: the cells of each row, after the cap on rows of one unit."""
     if schema.unit is not None:
-        # A column that comes as a dictionary may hold one id under several codes, so it is decoded first.
-        ids = decoded(table.column(schema.unit.column)).combine_chunks().dictionary_encode().indices
-        codes = ids.fill_null(-1).to_numpy(zero_copy_only=False)  # rows without an id count as one unit
+        codes = unit_codes(table.column(schema.unit.column))  # rows without an id count as one unit
         table = table.filter(pa.array(first_rows_of_units(codes, schema.unit.max_rows)))
     cells = encode_features(table, schema)
     return {"low": cells.low.astype(np.float32), "width": cells.width.astype(np.float32)}

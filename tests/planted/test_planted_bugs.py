@@ -291,14 +291,14 @@ def _steps_from_rows(table, schema, given):
 
 def _size_from_rows(patch: pytest.MonkeyPatch) -> None:
     for doors in (test_record_play.Recorder, test_record_play.Player):
-        patch.setattr(doors, "size", property(lambda self: self._rows.num_real), raising=False)
+        patch.setattr(doors, "size", property(lambda self: int(self._rows.real.sum())), raising=False)
 
 
 def _scaler_from_rows(patch: pytest.MonkeyPatch) -> None:
     from sfumato.synthesizers import maf
 
     def unpaid(door, num_features, settings):
-        low = np.asarray(door._rows.columns["low"])[: door._rows.num_real]
+        low = np.asarray(door._rows.columns["low"])[np.asarray(door._rows.real)]
         return low.mean(axis=0), low.std(axis=0) + 1e-3
 
     patch.setattr(maf, "buy_scaling", unpaid)

@@ -55,4 +55,4 @@ def test_scores_of_one_row_are_cut_and_never_nan():
         return jnp.array([jnp.nan, 1e9, -jnp.inf]) * row["x"][0]
 
     query = ScoreQuery(function=wild, num_candidates=3, purpose="test")
-    assert curator_of(np.ones((1, 1)), budget=Budget(epsilon=99, delta=1e-5)).noisy_choice(query, epsilon=90.0) == 1
+    assert curator_of(np.ones((1, 1)), budget=Budget(epsilon=50, delta=1e-5)).noisy_choice(query, epsilon=45.0) == 1

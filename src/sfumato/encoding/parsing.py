@@ -1,12 +1,14 @@
 """Arrow columns of any type to NumPy numbers, without an error whatever a cell holds.
 
-The common cells are parsed by Arrow at once; only distinct texts that Arrow cannot parse are looked at one by
-one. A type that cannot hold what is asked for (a list, a time of day) gives missing values throughout.
+The common cells are parsed by Arrow at once; distinct texts of other forms are looked at one by one. Which way a
+cell goes is for its own form to say: no cell sends the rest of its column another way. A type that cannot hold what
+is asked for (a list, a time of day) gives missing values throughout.
 """
 
 import math
+import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,19 +22,29 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 
 NULL_WORDS = ("", "na", "n/a", "nan", "null", "none", "<na>", "nat")
 
-_NUMBER = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
-_MOMENT = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}:\d{2})?$"
+# The forms that Arrow parses without fail: numbers within the range of a float, and days that there are.
+_PLAIN_NUMBER = r"^-?\d{1,40}(\.\d{1,40})?([eE][+-]?\d{1,2})?$"
+_PLAIN_MOMENT = (
+    r"^([1-9]\d{3}|0[1-9]\d\d|00[1-9]\d|000[1-9])"
+    r"-((0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
+    r"([T ]([01]\d|2[0-3]):[0-5]\d:[0-5]\d)?$"
+)
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _TRUE = pa.array(["true", "t", "yes", "y", "1", "1.0"], pa.large_string())
 _FALSE = pa.array(["false", "f", "no", "n", "0", "0.0"], pa.large_string())
-_INFINITE = {"inf": math.inf, "infinity": math.inf}
+_WORDS = {"inf": math.inf, "infinity": math.inf, "true": 1.0, "false": 0.0}
+_WORDS |= {sign + word: number for sign, number in (("+", math.inf), ("-", -math.inf)) for word in ("inf", "infinity")}
 _DAY = 86_400
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _EPOCH = datetime(1970, 1, 1)  # naive means UTC here
+_FOUR_YEARS = 1461 * _DAY
 
 
 def decoded(values: Any) -> Any:
-    """Replace a dictionary by its values, and any text type by the widest."""
+    """Replace a dictionary by its values, an extension by what it stores, and any text type by the widest."""
     kind = values.type
+    if isinstance(kind, pa.BaseExtensionType):
+        values, kind = values.cast(kind.storage_type), kind.storage_type
     if pa.types.is_dictionary(kind):
         values, kind = values.cast(kind.value_type), kind.value_type
     if is_text(kind):
@@ -70,11 +82,15 @@ def parse_floats(values: Any) -> Floats:
     kind = values.type
     if is_text(kind):
         return _text_floats(pc.utf8_trim_whitespace(values))
+    if pa.types.is_decimal(kind):
+        # By way of text, as only that rounds to the nearest float.
+        return _text_floats(values.cast(pa.string()).cast(pa.large_string()))
     if pa.types.is_boolean(kind):
         values = values.cast(pa.uint8())
     elif not is_number(kind):
         return np.full(len(values), np.nan)
-    return np.array(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+    numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return np.asarray(numbers, dtype=np.float64) + 0.0  # no negative zero
 
 
 def parse_flags(values: Any) -> Floats:
@@ -87,7 +103,11 @@ def parse_flags(values: Any) -> Floats:
     if is_text(values.type):
         words = pc.utf8_lower(pc.utf8_trim_whitespace(values))
         true, false = _mask(pc.is_in(words, value_set=_TRUE)), _mask(pc.is_in(words, value_set=_FALSE))
-        return np.where(true, 1.0, np.where(false, 0.0, np.nan))
+        flags = np.where(true, 1.0, np.where(false, 0.0, np.nan))
+        left = np.isnan(flags)
+        if left.any():
+            flags[left] = parse_floats(values.filter(pa.array(left)))
+        return np.where((flags == 0) | (flags == 1), flags, np.nan)
     numbers = parse_floats(values)
     return np.where((numbers == 0) | (numbers == 1), numbers, np.nan)
 
@@ -132,40 +152,26 @@ def _one_by_one(texts: Any, parse: Callable[[str], float | int | None], out: Any
 
 def _text_floats(texts: Any) -> Floats:
     numbers = np.full(len(texts), np.nan)
-    plain = _mask(pc.match_substring_regex(texts, _NUMBER))
+    plain = _mask(pc.match_substring_regex(texts, _PLAIN_NUMBER))
     if plain.any():
-        kept = texts.filter(pa.array(plain))
-        try:
-            numbers[plain] = kept.cast(pa.float64()).to_numpy()
-        except pa.ArrowInvalid:
-            _one_by_one(kept, _python_float, numbers, plain)
+        numbers[plain] = texts.filter(pa.array(plain)).cast(pa.float64()).to_numpy()
     rest = ~plain & ~_mask(texts.is_null())
     if rest.any():
-        _one_by_one(texts.filter(pa.array(rest)), _infinite, numbers, rest)
-    return numbers
+        _one_by_one(texts.filter(pa.array(rest)), _number, numbers, rest)
+    return numbers + 0.0  # no negative zero
 
 
-def _python_float(text: str) -> float | None:
-    # The pattern has been matched, so this cannot fail; past the range it is infinite, as it should be.
-    return float(text)
-
-
-def _infinite(text: str) -> float | None:
-    word = text.lower()
-    size = _INFINITE.get(word.lstrip("+-"))
-    return None if size is None else -size if word.startswith("-") else size
+def _number(text: str) -> float | None:
+    # Past its range a float is infinite, as it should be.
+    return float(text) if _NUMBER.fullmatch(text) else _WORDS.get(text.lower())
 
 
 def _text_seconds(texts: Any) -> tuple[Ints, Mask]:
     seconds = np.full(len(texts), np.nan)
-    plain = _mask(pc.match_substring_regex(texts, _MOMENT))
-    rest = ~plain & ~_mask(texts.is_null())
+    plain = _mask(pc.match_substring_regex(texts, _PLAIN_MOMENT))
     if plain.any():
-        kept = texts.filter(pa.array(plain))
-        try:
-            seconds[plain] = kept.cast(pa.timestamp("s")).cast(pa.int64()).to_numpy()
-        except pa.ArrowInvalid:
-            _one_by_one(kept, _iso_seconds, seconds, plain)
+        seconds[plain] = texts.filter(pa.array(plain)).cast(pa.timestamp("s")).cast(pa.int64()).to_numpy()
+    rest = ~plain & ~_mask(texts.is_null())
     if rest.any():
         _one_by_one(texts.filter(pa.array(rest)), _iso_seconds, seconds, rest)
     missing = np.isnan(seconds)
@@ -173,11 +179,13 @@ def _text_seconds(texts: Any) -> tuple[Ints, Mask]:
 
 
 def _iso_seconds(text: str) -> int | None:
+    if text.startswith("0000-"):
+        # Python counts from year 1, ISO 8601 from year 0, which has the days of year 4.
+        later = _iso_seconds("0004" + text[4:])
+        return None if later is None else later - _FOUR_YEARS
     try:
         moment = datetime.fromisoformat(text)
-        if moment.tzinfo is not None:
-            moment = moment.astimezone(UTC).replace(tzinfo=None)
-    except (ValueError, OverflowError):
+    except ValueError:
         return None
-    span = moment - _EPOCH
+    span = moment.replace(tzinfo=None) - _EPOCH - (moment.utcoffset() or timedelta())
     return span.days * _DAY + span.seconds

@@ -35,10 +35,10 @@ class Adjacency:
 
     def __post_init__(self) -> None:
         whole(1, max_rows=self.max_rows)
-        if self.relation is Relation.REPLACE_ONE and self.max_rows > 1:
+        if self.relation is Relation.REPLACE_ONE and (self.max_rows > 1 or self.unit != "row"):
             raise ArgumentError(
-                "A unit with several rows is protected under add-or-remove-one only: "
-                "use Poisson sampling, or drop the unit column."
+                "A unit column is protected under add-or-remove-one only: "
+                "use Poisson sampling, or drop the unit from the schema."
             )
 
     @property

@@ -19,6 +19,7 @@ ASSUMPTIONS = (
     "The schema (columns, kinds, bounds, levels, declared size) is public and was not read from the rows.",
     "The settings of the fit were fixed in advance, or chosen without these rows.",
     "The machine that ran the fit is trusted; time and memory it took are not protected.",
+    "Every other fit or query on the same rows adds to the epsilon stated here.",
     "The guarantee covers this file and anything computed from it, not reports that used the real rows.",
 )
 
@@ -94,10 +95,12 @@ class Certificate:
         raise ArgumentError("The certificate does not have the expected form.")
 
     def _is_sound(self) -> bool:
+        events = [event for _, event in self.charges]
         texts = (self.adjacency.unit, *self.assumptions, *(purpose for purpose, _ in self.charges))
         return (
             self.status == ("for release" if self.epsilon < inf else "not for release")
-            and self.epsilon >= 0
+            and (0 <= self.epsilon <= self.budget_epsilon or self.epsilon == inf)
+            and all(getattr(event, "max_rows", self.adjacency.max_rows) == self.adjacency.max_rows for event in events)
             and 0 < self.delta < 1
             and 0 < self.budget_epsilon < inf
             and self.epsilon_rdp >= 0
@@ -143,7 +146,7 @@ def _certificate(
             "source": "256 bits of operating system entropy" if randomness.source == "os" else "seed",
             "generator": "ChaCha20",
             "noise": "rounded Gaussian on an integer grid",
-            "hardened": True,
+            "hardened": randomness.source == "os",
         },
         public=public,
         assumptions=ASSUMPTIONS,

@@ -53,6 +53,6 @@ def keystream(key: UInt32[Array, "8"], nonce: UInt32[Array, "3"], num_words: int
         jnp.arange(num_blocks, dtype=jnp.uint32),
         *(jnp.broadcast_to(nonce[i], (num_blocks,)) for i in range(3)),
     )
-    # A GPU runs all rounds as one kernel; a CPU compiles one round much faster and runs it as fast.
-    mixed = jax.lax.fori_loop(0, 10, _double_round, start, unroll=jax.default_backend() != "cpu")
+    # Not unrolled: one kernel of all rounds takes minutes to compile, on a GPU above all.
+    mixed = jax.lax.fori_loop(0, 10, _double_round, start)
     return jnp.stack([a + b for a, b in zip(mixed, start, strict=True)], axis=1).reshape(-1)[:num_words]

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 from sfumato.checks import between
+from sfumato.errors import ArgumentError
 
 GRID = 2**20
 """Grid steps per clipping bound: the sensitivity of one row, in grid units."""
@@ -45,6 +46,9 @@ class FlatClip:
 
     def grid_sum(self, vectors: PyTree[Float[Array, "row ..."]], valid: Bool[Array, " row"]) -> PyTree[Array]:
         """The sum over valid rows of their clipped vectors, as 32-bit whole numbers in grid units."""
+        # The norm and the sum must see the same numbers: without the barrier a compiler may compute the vectors
+        # twice, with other roundings. Shorter floats become float32, for which the slack is proven.
+        vectors = jax.lax.optimization_barrier(jax.tree.map(_as_float32, vectors))
         factor = self.factors(vectors, valid)
 
         def leaf_sum(leaf: Array) -> Array:
@@ -63,6 +67,12 @@ class FlatClip:
         scale = jnp.minimum(1.0 - _slack(leaves), target / norm) * (GRID / self.bound)
         usable = valid & jnp.isfinite(norm)
         return jnp.where(usable, scale, 0.0).astype(jnp.float32)
+
+
+def _as_float32(leaf: Array) -> Array:
+    if not jnp.issubdtype(leaf.dtype, jnp.floating):
+        raise ArgumentError(f"Expected real numbers to clip, found {leaf.dtype}.")
+    return leaf.astype(jnp.float32)
 
 
 def _squares(leaf: Array) -> Array:

@@ -1,7 +1,8 @@
 """Curator: holds the rows and the doors. Whatever comes out was bounded, charged and noised, in that order.
 
 The rows never leave: the class has no length, no view and no text form of them. A synthesizer gets a curator
-and nothing else, so all of its code is post-processing and cannot break the promise.
+and nothing else, so what its code does with the answers is post-processing and cannot break the promise. The functions
+of one row that it hands in (losses, queries) do run on the rows: they are trusted to be functions of their row.
 """
 
 from collections.abc import Callable
@@ -53,11 +54,21 @@ class Curator:
         self._rows = PrivateRows.of(rows)
         self._ledger = ledger
         self._randomness = randomness
+        self._declared = public_size
         self._size = public_size
         self._progress = progress
 
     def __repr__(self) -> str:
         return "Curator(rows are private)"
+
+    @property
+    def declared_size(self) -> int | None:
+        """The size that the schema declares, if it does: the only size that a plan may be made from.
+
+        Rates and noise must be fixed before anything is measured, since composition is proven for parameters that
+        do not depend on earlier answers; a measured size may only scale what comes out.
+        """
+        return self._declared
 
     @property
     def size(self) -> int:
@@ -169,7 +180,7 @@ class Curator:
 
     def _check_size(self, plan: SgdPlan) -> None:
         # Under replace-one neighbours have equally many rows, so this comparison discloses nothing.
-        if isinstance(plan.sampling, FixedSizeSampling) and plan.sampling.rows != self._rows.num_real:
+        if isinstance(plan.sampling, FixedSizeSampling) and plan.sampling.rows != int(self._rows.real.sum()):
             raise ArgumentError(
                 "Sampling without replacement takes the number of rows as public: "
                 "declare the exact number of rows in the schema, or use Poisson sampling."

@@ -14,6 +14,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int64, PyTree
 
+from sfumato.errors import ArgumentError
 from sfumato.privacy.chacha import keystream
 from sfumato.privacy.clipping import GRID, MOST_ROWS_AT_ONCE, FlatClip
 from sfumato.privacy.noise import gaussian_integers
@@ -26,7 +27,6 @@ class PrivateRows(eqx.Module):
 
     columns: PyTree[Array]
     real: Bool[Array, " row"]
-    num_real: int = eqx.field(static=True)
     micro: int = eqx.field(static=True)
 
     @classmethod
@@ -40,7 +40,7 @@ class PrivateRows(eqx.Module):
             padding = [(0, num_padded - num_real)] + [(0, 0)] * (column.ndim - 1)
             return jnp.asarray(np.pad(column, padding))
 
-        return cls(jax.tree.map(pad, rows), jnp.arange(num_padded) < num_real, num_real, micro)
+        return cls(jax.tree.map(pad, rows), jnp.arange(num_padded) < num_real, micro)
 
     def __repr__(self) -> str:
         return "PrivateRows()"
@@ -54,23 +54,29 @@ def micro_batch() -> int:
 def grid_total(
     rows: PrivateRows, function: Callable[[Any], Array], clip: FlatClip | None, num_entries: int
 ) -> Int64[Array, " entry"]:
-    """The exact grid sum over all rows of a clipped vector, or without ``clip`` of scores cut to [-1, 1]."""
+    """The exact grid sum over all rows of a clipped vector, or without ``clip`` of scores cut to [-1, 1].
 
-    def chunk(start: Array) -> Array:
+    The rows are an argument of the compiled function and never a constant in it, so that no copy of them can end
+    up in a compilation cache.
+    """
+
+    def chunk(rows: PrivateRows, start: Array) -> Array:
         take = lambda column: jax.lax.dynamic_slice_in_dim(column, start, rows.micro)
-        vectors = jax.vmap(function)(jax.tree.map(take, rows.columns)).astype(jnp.float32)
+        vectors = jax.vmap(function)(jax.tree.map(take, rows.columns))
+        if vectors.shape != (rows.micro, num_entries):
+            raise ArgumentError(f"Expected a query function that returns {num_entries} entries a row.")
         valid = take(rows.real)
         if clip is not None:
             return clip.grid_sum(vectors, valid).astype(jnp.int64)
         scores = jnp.where(valid[:, None] & jnp.isfinite(vectors), jnp.clip(vectors, -1, 1), 0)
-        return jnp.sum((scores * GRID).astype(jnp.int64), axis=0)
+        return jnp.sum((scores.astype(jnp.float32) * GRID).astype(jnp.int64), axis=0)
 
     @jax.jit
-    def total(num_chunks: Array) -> Array:
-        add = lambda i, acc: acc + chunk(i * rows.micro)
+    def total(rows: PrivateRows, num_chunks: Array) -> Array:
+        add = lambda i, acc: acc + chunk(rows, i * rows.micro)
         return jax.lax.fori_loop(0, num_chunks, add, jnp.zeros(num_entries, jnp.int64))
 
-    return total(rows.real.shape[0] // rows.micro)
+    return total(rows, rows.real.shape[0] // rows.micro)
 
 
 def gradient_step(

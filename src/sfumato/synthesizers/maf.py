@@ -22,7 +22,7 @@ class Maf:
     Guarantees: (epsilon, delta) for one unit; exact likelihood of continuous rows.
     Cost: three Gaussian sums for locations and scales (``scaling``, 4 % of the budget; None buys none and leaves
     the features as they are), the rest on noisy gradients. ``batch`` is the expected batch; by default a sixth
-    of the declared table, at most 4,096 rows.
+    of the declared table, at most 4,096 rows (a sixth of the rows where no size is declared).
     Reference: Waites and Cummings 2021, "Differentially Private Normalizing Flows for Privacy-Preserving Density
     Estimation".
 
@@ -61,19 +61,23 @@ class Maf:
     def settings(self) -> dict[str, Any]:
         return asdict(self)
 
-    def plan(self, size: int) -> SgdPlan:
-        """Sampling, clipping and steps for a table of a public size."""
-        batch = self.batch if self.batch is not None else min(4_096, max(256, size // 6))
+    def plan(self, declared: int | None) -> SgdPlan:
+        """Sampling, clipping and steps for a table of a declared size; a sixth of the rows where none is declared."""
         clip = FlatClip(bound=self.clip)
+        if declared is None:
+            if self.batch is not None or self.sampling == "fixed-size":
+                raise ArgumentError("A batch size needs a declared table size: set 'rows' in the schema.")
+            return SgdPlan(sampling=PoissonSampling(rate=1 / 6), clip=clip, steps=self.steps)
+        batch = self.batch if self.batch is not None else min(4_096, max(256, declared // 6))
         if self.sampling == "fixed-size":
-            fixed = FixedSizeSampling(batch=min(batch, size), rows=size)
+            fixed = FixedSizeSampling(batch=min(batch, declared), rows=declared)
             return SgdPlan(sampling=fixed, clip=clip, steps=self.steps)
-        return SgdPlan(sampling=PoissonSampling(rate=min(1.0, batch / size)), clip=clip, steps=self.steps)
+        return SgdPlan(sampling=PoissonSampling(rate=min(1.0, batch / declared)), clip=clip, steps=self.steps)
 
     def fit(self, curator: Curator, layout: Layout) -> MaskedAutoregressiveFlow:
+        plan = self.plan(curator.declared_size)
         shape = MafShape(layout.num_features, self.blocks, self.width, self.depth, self.act_norm)
         flow = MaskedAutoregressiveFlow.start(shape, key=curator.start_key())
-        plan = self.plan(curator.size)
         if self.scaling is not None:
             flow = flow.rescaled(*buy_scaling(curator, shape.num_features, self.scaling))
         trainable = eqx.tree_at(

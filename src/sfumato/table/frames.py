@@ -1,17 +1,26 @@
 """Data frames of other libraries to Arrow and back; none is imported unless the user has it in hand."""
 
-import math
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from sfumato.errors import ArgumentError, TableError
+from sfumato.table.cells import text_of
 from sfumato.table.read import read_file, without_index
 
 Kind: TypeAlias = Literal["pandas", "polars", "arrow", "duckdb"]
 
 _KINDS = ("pandas", "polars", "arrow", "duckdb")
+
+# Types of pandas that say what each cell is: kinds of NumPy, and names of extensions. Others hold Python objects.
+_TYPED = "biufmM"
+_WIDTHS = ("8", "16", "32", "64")
+_EXTENSIONS = {"BooleanDtype", "StringDtype", "DatetimeTZDtype", "ArrowDtype", "Float32Dtype", "Float64Dtype"}
+_EXTENSIONS |= {f"{sign}Int{width}Dtype" for sign in ("", "U") for width in _WIDTHS}
+# Types of polars that Arrow does not have.
+_UNTYPED = ("Object", "Int128", "UInt128")
 
 
 def to_arrow(data: Any) -> tuple[pa.Table, Kind]:
@@ -66,7 +75,7 @@ def _convert(data: Any) -> tuple[pa.Table, Kind]:
     if library == "polars" and name == "LazyFrame":
         data = data.collect()
     if library == "polars" and type(data).__name__ == "DataFrame":
-        return data.to_arrow(), "polars"
+        return _from_polars(data), "polars"
     if getattr(type(data), "__arrow_c_stream__", None) is not None:
         return pa.table(data), "duckdb" if library in ("duckdb", "_duckdb") else "arrow"
     raise ArgumentError(
@@ -76,17 +85,45 @@ def _convert(data: Any) -> tuple[pa.Table, Kind]:
 
 
 def _without_views(table: pa.Table) -> pa.Table:
-    """Give columns of views their plain type: Arrow cannot filter or take views."""
+    """Give columns of views their plain type, as Arrow cannot filter or take views, and make all text valid."""
     for place, field in enumerate(table.schema):
+        column = table.column(place)
         if pa.types.is_string_view(field.type):
-            table = table.set_column(place, field.name, table.column(place).cast(pa.large_string()))
+            column = column.cast(pa.large_string(), safe=False)
         elif pa.types.is_binary_view(field.type):
-            table = table.set_column(place, field.name, table.column(place).cast(pa.large_binary()))
+            column = column.cast(pa.large_binary())
+        column = _valid(column)
+        if column is not table.column(place):
+            table = table.set_column(place, field.name, column)
     return table
 
 
+def _valid(column: Any) -> Any:
+    """Replace the bytes of text cells that are no UTF-8: one such cell would stop all that is done with text."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        return column
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        cells = column.cast(kind, safe=False).cast(pa.large_binary()).to_pylist()
+        return pa.chunked_array([_texts(cells)])
+    return column
+
+
+def _from_polars(frame: Any) -> pa.Table:
+    """Convert column by column, as Arrow has no type for some of polars."""
+    columns = [
+        _texts(series.to_list()) if str(series.dtype) in _UNTYPED else series.to_frame().to_arrow().column(0)
+        for series in frame.get_columns()
+    ]
+    return pa.Table.from_arrays(columns, names=frame.columns) if columns else pa.table({})
+
+
 def _from_pandas(frame: Any) -> pa.Table:
-    """Convert column by column, so that one odd cell of an object column costs that column its type only."""
+    """Convert column by column, each by its declared type and never by a type inferred from the rows."""
     names = [str(name) for name in frame.columns]
     columns = [_from_series(frame.iloc[:, place]) for place in range(len(names))]
     if not names:
@@ -95,25 +132,23 @@ def _from_pandas(frame: Any) -> pa.Table:
 
 
 def _from_series(series: Any) -> Any:
-    try:
-        return pa.chunked_array([pa.array(series, from_pandas=True)])
-    except (pa.ArrowException, OverflowError, TypeError, ValueError):
-        return pa.chunked_array([pa.array([_as_text(cell) for cell in series], pa.large_string())])
+    dtype = series.dtype
+    if type(dtype).__name__ == "CategoricalDtype":
+        levels, codes = _from_series(dtype.categories.to_series()), series.cat.codes.to_numpy()
+        return levels.take(pa.array(codes, pa.int64(), mask=codes < 0))
+    typed = dtype.kind in _TYPED if isinstance(dtype, np.dtype) else type(dtype).__name__ in _EXTENSIONS
+    if typed:
+        try:
+            array = pa.array(series, from_pandas=True)
+        except (pa.ArrowException, UnicodeError):
+            pass  # a type that Arrow does not have, or text that is no Unicode: the same cells come as text
+        else:
+            return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+    return pa.chunked_array([_texts(series)])
 
 
-def _as_text(cell: object) -> str | None:
-    """Write a cell of a mixed column as text; what has no plain text is missing."""
-    if isinstance(cell, str):
-        return cell.encode("utf-8", "replace").decode("utf-8")
-    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
-        return None
-    if isinstance(cell, bytes):
-        return cell.decode("utf-8", "replace")
-    if isinstance(cell, int) and cell.bit_length() > 1024:
-        # Past the range of any bound, and past the digits that Python writes.
-        return "inf" if cell > 0 else "-inf"
-    text = str(cell)
-    return None if text in ("<NA>", "NaT", "nan") else text
+def _texts(cells: Any) -> pa.Array:
+    return pa.array([text_of(cell) for cell in cells], pa.large_string())
 
 
 def _to_pandas(table: pa.Table) -> Any:
