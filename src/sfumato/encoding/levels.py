@@ -89,6 +89,13 @@ def _spelling(text: str) -> str:
     >>> [_spelling(text) for text in ("+1.50", "007.0", "1e3", "TRUE", "2020-01-01T00:00:00Z", "x")]
     ['1.5', '007', '1000', 'true', '2020-01-01', 'x']
     """
+    try:
+        return _respelled(text)
+    except (ArithmeticError, ValueError):  # an exponent past those of decimals, a day that there is not
+        return text
+
+
+def _respelled(text: str) -> str:
     if number := _NUMBER.fullmatch(text):
         if number["exponent"]:
             return text_of(Decimal(text)) or text
@@ -96,10 +103,7 @@ def _spelling(text: str) -> str:
         size = (number["whole"] or "0") + (f".{fraction}" if fraction else "")
         return f"-{size}" if number["sign"] == "-" and size.strip("0.") else size
     if _MOMENT.fullmatch(text):
-        try:
-            return text_of(datetime.fromisoformat(text)) or text
-        except ValueError:
-            return text
+        return text_of(datetime.fromisoformat(text)) or text
     return text.lower() if text.lower() in _DIGITS else text
 
 

@@ -185,7 +185,7 @@ def _iso_seconds(text: str) -> int | None:
         return None if later is None else later - _FOUR_YEARS
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     span = moment.replace(tzinfo=None) - _EPOCH - (moment.utcoffset() or timedelta())
     return span.days * _DAY + span.seconds

@@ -62,7 +62,7 @@ def _plain(cell: np.generic) -> object:
     """The Python value of a NumPy scalar."""
     if isinstance(cell, np.datetime64):
         if np.isnat(cell):
-            return None if cell is None else math.nan
+            return math.nan
         moment = cell.astype("datetime64[us]").item()
         # NumPy gives a whole number where the year is past those of Python, and so past any bound.
         return moment if isinstance(moment, datetime) else datetime.max if moment > 0 else datetime.min

@@ -134,8 +134,9 @@ def _from_pandas(frame: Any) -> pa.Table:
 def _from_series(series: Any) -> Any:
     dtype = series.dtype
     if type(dtype).__name__ == "CategoricalDtype":
-        levels, codes = _from_series(dtype.categories.to_series()), series.cat.codes.to_numpy()
-        return levels.take(pa.array(codes, pa.int64(), mask=codes < 0))
+        # The type of the categories is inferred from the rows as well.
+        codes = series.cat.codes.to_numpy()
+        return pa.chunked_array([_texts(dtype.categories).take(pa.array(codes, pa.int64(), mask=codes < 0))])
     typed = dtype.kind in _TYPED if isinstance(dtype, np.dtype) else type(dtype).__name__ in _EXTENSIONS
     if typed:
         try:
