@@ -157,7 +157,7 @@ def main() -> None:
     given = parser.parse_args()
     steps, samples = [], []
     for features in given.features:
-        shape = MafShape(num_features=features, blocks=5, width=64, depth=1, act_norm=False)
+        shape = MafShape(num_features=features, blocks=5, width=64, depth=2, act_norm=False)
         for batch in given.batches:
             steps.append(time_loops(shape, given.rows, batch, given.rounds, given.steps))
             row = steps[-1]
