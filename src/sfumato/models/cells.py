@@ -9,9 +9,9 @@ values of a column add up to one.
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import ndtri
+from jax.scipy.special import ndtr, ndtri
 from jax.scipy.stats import norm
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 EDGE = 1e-6
 """Points are kept this far from 0 and 1, where the normal quantile is infinite; that is 4.75 deviations."""
@@ -37,3 +37,40 @@ def dequantise(low: Float[Array, " feature"], width: Float[Array, " feature"], k
 def log_uniform_ratio(features: Float[Array, " feature"]) -> Float[Array, ""]:
     """What turns a log density of real features into one on the unit cube: minus the standard normal's."""
     return -jnp.sum(norm.logpdf(features))
+
+
+_WIDE = 2.0
+
+
+def weighted_point(
+    low: Float[Array, " feature"],
+    width: Float[Array, " feature"],
+    uniform: Float[Array, " feature"],
+    wide: Bool[Array, ""],
+    wide_share: Float[Array, ""],
+) -> tuple[Float[Array, " feature"], Float[Array, ""]]:
+    """A point of a row's cells and its log weight: the mean of density times weight is the density on the unit cube.
+
+    A cell that touches 0 or 1 has no end on the real line, and a model may have mass there that uniform points
+    hardly ever see. So a share of the points (``wide``) is drawn in such cells from a normal of twice the
+    deviation, and all points are weighted by the mixture of both (Veach and Guibas 1995, the balance heuristic).
+    Points of continuous values have the weight of ``log_uniform_ratio``, and nothing is drawn.
+    """
+    inside = point_in_cell(low, width, uniform)
+    below, above = low <= EDGE, low + width >= 1 - EDGE
+    open_ended = (width > 0) & (below | above)
+    # The mass of the wide normal in the cell, taken from the end that is open so that nothing cancels.
+    upper, lower = ndtri(jnp.clip(low + width, EDGE, 1 - EDGE)), ndtri(jnp.clip(low, EDGE, 1 - EDGE))
+    mass = jnp.where(below & above, 1.0, jnp.where(below, ndtr(upper / _WIDE), ndtr(-lower / _WIDE)))
+    tail = _WIDE * ndtri(jnp.clip(uniform * mass, 1e-30, 1 - EDGE))
+    outside = jnp.where(below, tail, -tail)
+    features = jnp.where(wide & open_ended, outside, inside)
+    narrow_density = jnp.where(open_ended, norm.logpdf(features) - jnp.log(jnp.where(open_ended, width, 1.0)), 0.0)
+    wide_density = jnp.where(open_ended, norm.logpdf(features / _WIDE) - jnp.log(_WIDE * mass), 0.0)
+    mixture = jnp.logaddexp(
+        jnp.log1p(-wide_share) + jnp.sum(narrow_density), jnp.log(wide_share) + jnp.sum(wide_density)
+    )
+    # In units of the cube: cells of positive width are averaged over, so the uniform weight is one over the normal.
+    closed = jnp.sum(jnp.where(open_ended, 0.0, norm.logpdf(features)))
+    widths = jnp.sum(jnp.where(open_ended, jnp.log(jnp.where(open_ended, width, 1.0)), 0.0))
+    return features, -(mixture + closed + widths)
