@@ -123,17 +123,17 @@ def parse_seconds(values: Any) -> tuple[Ints, Mask]:
     if is_text(kind):
         return _text_seconds(pc.utf8_trim_whitespace(values))
     if pa.types.is_date32(kind):
-        whole, per_second = values.cast(pa.int32()).cast(pa.int64()), 0
+        whole, ticks_in, seconds_in = values.cast(pa.int32()).cast(pa.int64()), 1, _DAY
     elif pa.types.is_date64(kind):
-        whole, per_second = values.cast(pa.int64()), 1000
+        whole, ticks_in, seconds_in = values.cast(pa.int64()), 1000 * _DAY, _DAY
     elif pa.types.is_timestamp(kind):
         # Arrow keeps a moment with a time zone as UTC, so the zone can be dropped.
-        whole, per_second = values.cast(pa.int64()), _PER_SECOND[kind.unit]
+        whole, ticks_in, seconds_in = values.cast(pa.int64()), _PER_SECOND[kind.unit], 1
     else:
         return np.zeros(len(values), np.int64), np.ones(len(values), np.bool_)
     missing = np.asarray(whole.is_null().to_numpy(zero_copy_only=False), dtype=np.bool_)
     ticks = np.asarray(whole.fill_null(0).to_numpy(), dtype=np.int64)
-    return (ticks // per_second if per_second else ticks * _DAY), missing
+    return ticks // ticks_in * seconds_in, missing
 
 
 def _mask(values: Any) -> Mask:
