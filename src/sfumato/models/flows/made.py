@@ -25,8 +25,8 @@ class Made(eqx.Module):
     starts as the identity.
     """
 
-    weights: tuple[Float[Array, "out in"], ...]
-    biases: tuple[Float[Array, " out"], ...]
+    weights: tuple[Float[Array, "_ _"], ...]
+    biases: tuple[Float[Array, " _"], ...]
     num_features: int = eqx.field(static=True)
     num_outputs: int = eqx.field(static=True)
     units: int = eqx.field(static=True)
@@ -60,7 +60,7 @@ class Made(eqx.Module):
         out = self._masked()[-1] @ x + self.biases[-1]
         return out.reshape(self.num_features, self.num_outputs)
 
-    def _masked(self) -> list[Float[Array, "out in"]]:
+    def _masked(self) -> list[Float[Array, "_ _"]]:
         masks = masks_of(self.num_features, self.num_outputs, self.units, self.depth)
         return [weight * mask for weight, mask in zip(self.weights, masks, strict=True)]
 
