@@ -107,7 +107,7 @@ def _unpacked(folder: Path) -> bytes:
 
 
 def test_no_row_reaches_a_compilation_cache(tmp_path):
-    """With a persistent cache switched on, the files hold no row; a row that is a constant of the code would be there."""
+    """With a persistent cache switched on its files hold no row; a row that were a constant of the code would show."""
     canary = np.random.default_rng(7).normal(size=(64, 5)).astype(np.float32)
     names = (
         "jax_compilation_cache_dir",

@@ -1,8 +1,6 @@
 """Arrow tables to files, whole or not at all."""
 
 import gzip
-import os
-import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -12,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from sfumato.atomic import atomic_file
 from sfumato.errors import TableError
 
 # A spreadsheet runs a cell that starts so as a formula.
@@ -26,16 +25,9 @@ def write_file(table: pa.Table, path: str | Path, *, escape_formulas: bool = Tru
     """
     path = Path(path)
     write = _writer(path, escape_formulas=escape_formulas)
-    hidden = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     try:
-        try:
-            with hidden.open("xb") as stream:
-                write(table, stream)
-                stream.flush()
-                os.fsync(stream.fileno())
-            hidden.replace(path)
-        finally:
-            hidden.unlink(missing_ok=True)
+        with atomic_file(path) as stream:
+            write(table, stream)
     except pa.ArrowException:
         raise TableError(f"file {path.name!r}: this format cannot hold the types of the columns") from None
     except OSError as error:
