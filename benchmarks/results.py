@@ -41,9 +41,10 @@ def density() -> list[str]:
         result = json.loads(path.read_text())
         for row in result["summary"]:
             published = "; ".join(f"{name} {value:.2f}" for name, value in row["published"].items())
+            spread = f" ± {row['deviation']:.2f}" if row["splits"] > 1 else ""
             lines.append(
                 f"| {row['task']} | {row['epsilon']} | {row['delta']:g} | {row['splits']} "
-                f"| **{row['mean']:.2f}** ± {row['deviation']:.2f} | {published} ({row['source']}) |"
+                f"| **{row['mean']:.2f}**{spread} | {published} ({row['source']}) |"
             )
         notes += [f"- {name}: {note}. Run on {machine(result)}." for name, note in result["notes"].items()]
     return [*lines, "", *sorted(notes), ""]
