@@ -34,7 +34,7 @@ from sfumato.console import (
 )
 from sfumato.errors import ArgumentError, SchemaError, SfumatoError, TableError
 from sfumato.outputs import check_output, check_table_output, name_of, put_table, write_bytes
-from sfumato.schema import Schema
+from sfumato.schema import Schema, is_unreviewed
 from sfumato.settings import configured
 from sfumato.table import check_columns, read_file
 
@@ -158,9 +158,18 @@ def check(data: Data, *, schema: SchemaFile, json: Json = False) -> int:
         sys.stdout.write("no faults\n")
     else:
         sys.stdout.write("".join(f"{plain(fault)}\n" for fault in faults))
+    _warn_of_draft(schema)
     if faults:
         fail(f"{len(faults)} fault{'s' if len(faults) > 1 else ''} in {data} against {schema}: mend and check again")
     return 2 if faults else 0
+
+
+def _warn_of_draft(schema: Path) -> None:
+    if is_unreviewed(schema):
+        say(
+            f"WARNING: {schema} still has the heading of a draft, so it was read from private rows, and a certificate "
+            "would assume that it was not. Review it, then remove the heading."
+        )
 
 
 def _faults(data: Path, schema: Path) -> list[str]:
@@ -203,6 +212,7 @@ def fit(
     """Fit a differentially private model of a table and write it as a release."""
     check_output(output, force=force, suffixes=(".safetensors",))
     declared, config = Schema.load(schema), configured(method, settings or [])
+    _warn_of_draft(schema)
     if seed is not None:
         say("WARNING: --seed makes the noise repeatable, so nobody is protected: this release is not for release.")
     with watched("reading, accounting and compiling", total_is_public=True) as progress:

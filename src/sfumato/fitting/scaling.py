@@ -10,6 +10,7 @@ Reference: the zooming follows Biswas, Dong, Kamath, Ullman 2020 ("CoinPress").
 
 from dataclasses import dataclass
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -19,6 +20,7 @@ from sfumato.models.cells import point_in_cell
 from sfumato.privacy import Curator, FlatClip, SumQuery
 
 _WIDEST = 5.0  # features are normal quantiles cut at 4.75, so this window sees every row
+_SHARES = (np.arange(8, dtype=np.float32) + 0.5) / 8
 _DEVIATIONS_PER_DISTANCE = 1.2533  # sqrt(pi / 2): standard deviation over mean distance of a normal
 
 
@@ -54,10 +56,11 @@ def _window_query(middle: np.ndarray, reach: np.ndarray, purpose: str) -> SumQue
     centre, width = jnp.asarray(middle, jnp.float32), jnp.asarray(reach, jnp.float32)
 
     def look(row: dict[str, Array]) -> Array:
-        # Half of the cell, not a random point in it: the sum needs no dequantisation noise.
-        features = point_in_cell(row["low"], row["width"], jnp.full_like(row["low"], 0.5))
-        place = jnp.clip((features - centre) / width, -1, 1)
-        return jnp.concatenate([jnp.ones(1, jnp.float32), place, jnp.abs(place)])
+        # Even points of the cell, not one random point: the sum needs no dequantisation noise, but it must see how
+        # far the points that training will draw lie apart, or columns of few levels get too small a scale.
+        at = lambda share: point_in_cell(row["low"], row["width"], jnp.full_like(row["low"], share))
+        place = jnp.clip((jax.vmap(at)(_SHARES) - centre) / width, -1, 1)
+        return jnp.concatenate([jnp.ones(1, jnp.float32), place.mean(axis=0), jnp.abs(place).mean(axis=0)])
 
     size = 1 + 2 * middle.size
     return SumQuery(function=look, num_entries=size, clip=FlatClip(bound=float(np.sqrt(size))), purpose=purpose)

@@ -12,7 +12,7 @@ from sfumato.schema.columns import (
     Modelled,
     kind_of,
 )
-from sfumato.schema.draft import Draft, draft
+from sfumato.schema.draft import Draft, draft, is_unreviewed
 from sfumato.schema.schema import Schema, Unit
 
 __all__ = [
@@ -29,5 +29,6 @@ __all__ = [
     "Schema",
     "Unit",
     "draft",
+    "is_unreviewed",
     "kind_of",
 ]

@@ -6,6 +6,7 @@ no privacy guarantee until a person has replaced it by what is public anyway. Th
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -14,8 +15,9 @@ from sfumato.schema.columns import Column
 from sfumato.schema.guess import guess_column
 from sfumato.schema.schema import Schema, can_vary, write_schema
 
-_WARNING = """\
-# DRAFT: READ FROM PRIVATE ROWS. REVIEW BEFORE ANY FIT.
+_MARK = "# DRAFT: READ FROM PRIVATE ROWS. REVIEW BEFORE ANY FIT."
+_WARNING = f"""\
+{_MARK}
 #
 # Levels, minima and maxima below were read from the rows without noise: they are disclosures themselves, and
 # no privacy guarantee covers them. For each column, replace what was guessed by what is known without the
@@ -63,3 +65,12 @@ def draft(table: pa.Table) -> Draft:
 
 def _order_of_magnitude(num_rows: int) -> int | None:
     return int(float(f"{num_rows:.0e}")) or None
+
+
+def is_unreviewed(path: str | Path) -> bool:
+    """Whether a schema file still has the heading of a draft, which a person removes after the review."""
+    try:
+        with Path(path).open("rb") as stream:
+            return stream.read(len(_MARK)) == _MARK.encode()
+    except OSError:
+        return False

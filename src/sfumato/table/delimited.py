@@ -123,8 +123,12 @@ def _sniff(start: str) -> str:
 
 
 def _parse(text: bytes, header: list[str], delimiter: str, name: str) -> pa.Table:
+    # One thread: a reader thread that is still alive when a short command ends aborts the process.
     read = pyarrow.csv.ReadOptions(
-        column_names=header, skip_rows_after_names=1, block_size=min(MAX_LINE_BYTES, max(len(text), 64))
+        column_names=header,
+        skip_rows_after_names=1,
+        block_size=min(MAX_LINE_BYTES, max(len(text), 64)),
+        use_threads=False,
     )
     # In a file of one column an empty line is a missing value; in others it is a slip.
     parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=len(header) > 1)
