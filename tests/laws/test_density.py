@@ -218,7 +218,9 @@ def test_the_density_of_one_continuous_column_is_the_change_of_variables():
     values = np.linspace(-1.9, 5.9, 41)
     features = ndtri((values + 2) / 8)
     # With one feature the flow is a straight line; two points give it.
-    line = [float(release.model.blocks.forward(release.model.scaling.forward(jnp.array([x]))[0])[0][0]) for x in (0, 1)]
+    line = [
+        float(release.model.blocks.forward(release.model.scaling.forward(jnp.array([x]))[0])[0][0]) for x in (0.0, 1.0)
+    ]
     slope = line[1] - line[0]
     expected = norm.logpdf(line[0] + slope * features) + np.log(abs(slope)) - norm.logpdf(features) - np.log(8)
     scores = release.log_prob(pa.table({"length": values}))
