@@ -102,6 +102,23 @@ def _random_settings(num: int) -> list[tuple[float, float, int, float]]:
     return settings
 
 
+def test_equals_the_accountant_of_the_library():
+    """25 more values to 1e-6: the composition here against dp-accounting's own PLD accountant, event by event."""
+    import dp_accounting as dpa
+    from dp_accounting import pld
+
+    for rate, multiplier, steps, delta in _random_settings(25):
+        accountant = pld.PLDAccountant(dpa.NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-4)
+        one = dpa.PoissonSampledDpEvent(rate, dpa.GaussianDpEvent(multiplier))
+        accountant.compose(dpa.SelfComposedDpEvent(one, steps))
+        accountant.compose(dpa.GaussianDpEvent(30.0))
+        events = (
+            GaussianSum(noise_multiplier=30.0),
+            PoissonGaussian(rate=rate, noise_multiplier=multiplier, steps=steps),
+        )
+        assert abs(pld_epsilon(events, PERSON, delta, 1e-4) - accountant.get_epsilon(delta)) < 1e-6
+
+
 def test_never_below_an_independent_lower_bound():
     """50 random settings: never under the rigorous lower bound of PRV (Gopi et al. 2021), near its estimate."""
     with warnings.catch_warnings():

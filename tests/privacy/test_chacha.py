@@ -36,6 +36,6 @@ def test_no_block_is_shared_between_nonces():
         for step in range(25):
             for stream in range(4):
                 nonce = np.array([call, step, stream], "<u4").tobytes()
-                words = _stream(bytes(range(32)), nonce, 16 * 25)
+                words = _stream(bytes(range(32)), nonce, 16 * 250)
                 blocks |= {words[i : i + 16].tobytes() for i in range(0, words.size, 16)}
-    assert len(blocks) == 4 * 25 * 4 * 25
+    assert len(blocks) == 4 * 25 * 4 * 250  # 100,000
