@@ -135,7 +135,7 @@ def _files(code: int, *contents: bytes | tuple[str, bytes] | tuple[str, bytes, i
 
 def empty_file() -> list[BadFile]:
     texts = [b"", b"\n", b"\r\n\r\n", b"   ", b" \n \n", b"\xef\xbb\xbf", b"\xff\xfe"]
-    packed = [(".csv.gz", gzip.compress(b"")), (".csv.gz", b"")]
+    packed = [(".csv.gz", gzip.compress(b"", mtime=0)), (".csv.gz", b"")]
     return _files(2, *texts, *packed, (".parquet", b""), (".arrow", b""), (".tsv", b""))
 
 
@@ -153,7 +153,7 @@ def header_only() -> list[BadFile]:
         ('"' + HEADER.replace(",", '","') + '"\n').encode(),
         (HEADER + "\n").encode("utf-16"),
         (".tsv", wide + b"\n"),
-        (".csv.gz", gzip.compress(line + b"\n")),
+        (".csv.gz", gzip.compress(line + b"\n", mtime=0)),
         (".parquet", parquet(none)),
         (".arrow", arrow(none)),
         (".feather", stream(none)),
@@ -172,7 +172,7 @@ def one_row() -> list[BadFile]:
         one.replace(b",", b";"),
         one.replace(b",", b"|"),
         (".tsv", one.replace(b",", b"\t")),
-        (".csv.gz", gzip.compress(one)),
+        (".csv.gz", gzip.compress(one, mtime=0)),
         (".parquet", parquet(table(1))),
         (".arrow", arrow(table(1))),
         (".ipc", stream(table(1))),
@@ -200,7 +200,9 @@ def no_header() -> list[BadFile]:
     variants = [(first + "\n" + plain).encode() for first in odd]
     tabs = plain.replace(",", "\t").encode()
     one = (row() + "\n").encode()
-    return _files(2, plain.encode(), *variants, (".tsv", tabs), one, (".csv.gz", gzip.compress(plain.encode())))
+    return _files(
+        2, plain.encode(), *variants, (".tsv", tabs), one, (".csv.gz", gzip.compress(plain.encode(), mtime=0))
+    )
 
 
 def duplicate_header() -> list[BadFile]:
@@ -283,7 +285,7 @@ def invalid_utf8() -> list[BadFile]:
     ]
     files = [csv(*rows()).replace(b"Oslo", b"Oslo" + mark + CANARY.encode()) for mark in marks]
     files += [csv(*rows()).replace(b"age", b"ag\xe9"), csv(*rows()) + b"\xff", b"\xff" + csv(*rows())]
-    return _files(2, *files, (".csv.gz", gzip.compress(files[0])))
+    return _files(2, *files, (".csv.gz", gzip.compress(files[0], mtime=0)))
 
 
 def mixed_newlines() -> list[BadFile]:
@@ -398,7 +400,7 @@ def truncated() -> list[BadFile]:
 
 def bombs() -> list[BadFile]:
     good = csv(*rows())
-    bomb = gzip.compress(HEADER.encode() + b"\n" + b"0" * 200 * 2**20, compresslevel=1)
+    bomb = gzip.compress(HEADER.encode() + b"\n" + b"0" * 200 * 2**20, compresslevel=1, mtime=0)
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as inner:
         inner.writestr("t.csv", good)
@@ -408,10 +410,10 @@ def bombs() -> list[BadFile]:
     return _files(
         2,
         (".csv.gz", bomb),
-        (".csv.gz", gzip.compress(bomb)),
-        (".csv.gz", gzip.compress(gzip.compress(good))),
-        (".csv.gz", gzip.compress(b"\n" * 200 * 2**20, compresslevel=1)),
-        (".csv", gzip.compress(good)),
+        (".csv.gz", gzip.compress(bomb, mtime=0)),
+        (".csv.gz", gzip.compress(gzip.compress(good), mtime=0)),
+        (".csv.gz", gzip.compress(b"\n" * 200 * 2**20, compresslevel=1, mtime=0)),
+        (".csv", gzip.compress(good, mtime=0)),
         (".csv", archive.getvalue()),
         (".csv", bz2.compress(good)),
         (".csv", lzma.compress(good)),
