@@ -52,6 +52,9 @@ def test_values_that_would_mean_no_noise_are_refused():
             Budget(epsilon=1.0, delta=value)
     with pytest.raises(ArgumentError):
         Budget(epsilon=1.0, delta=1.0)
+    for delta in (9e-11, 1e-13):  # where the round-off of the accountant would count
+        with pytest.raises(ArgumentError, match="1e-10"):
+            Budget(epsilon=1.0, delta=delta)
 
 
 def test_a_charge_past_the_budget_is_refused_before_any_noise(monkeypatch):
