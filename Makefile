@@ -11,7 +11,7 @@ install: $(STAMP)
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable ".[dev,demo]"
+	$(BIN)/python -m pip install --quiet --editable ".[dev,demo,report]"
 	touch $(STAMP)
 
 demo: install

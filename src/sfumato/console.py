@@ -17,9 +17,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 
 from sfumato.privacy.certificate import Certificate
-from sfumato.privacy.curator import Progress as ProgressCallback
-from sfumato.privacy.events import Event, ExponentialChoice, FixedSizeGaussian, GaussianSum, PoissonGaussian
-from sfumato.privacy.events import NonPrivate as NonPrivateEvent
+from sfumato.progress import Progress as ProgressCallback
+from sfumato.release.wording import event_words, number, protected_words
 
 
 def say(text: str = "") -> None:
@@ -149,41 +148,6 @@ def _promise(certificate: Certificate, rederived: float) -> dict[str, object]:
     }
 
 
-def protected_words(certificate: Certificate) -> str:
-    """Who or what a release protects, in a sentence."""
-    adjacency = certificate.adjacency
-    if adjacency.relation.value == "replace-one":
-        return "one row, replaced by any other (the number of rows is public)"
-    if adjacency.unit == "row" and adjacency.max_rows == 1:
-        return "one row, added or removed"
-    return f"one value of column {adjacency.unit!r} with all of its rows, added or removed"
-
-
-def event_words(event: Event) -> str:
-    """What was done, in words.
-
-    >>> event_words(GaussianSum(noise_multiplier=4.0))
-    'a sum over all rows, Gaussian noise of 4 times its sensitivity'
-    """
-    match event:
-        case GaussianSum():
-            return f"a sum over all rows, Gaussian noise of {event.noise_multiplier:.4g} times its sensitivity"
-        case PoissonGaussian():
-            return (
-                f"{event.steps:,} sums, each over rows taken with probability {event.rate:.4g} (Poisson), "
-                f"Gaussian noise of {event.noise_multiplier:.4g} times the row bound"
-            )
-        case FixedSizeGaussian():
-            return (
-                f"{event.steps:,} sums, each over {event.batch:,} of {event.rows:,} rows without replacement, "
-                f"Gaussian noise of {event.noise_multiplier:.4g} times the sensitivity"
-            )
-        case ExponentialChoice():
-            return f"a choice by the exponential mechanism at epsilon {event.epsilon:.4g}"
-        case NonPrivateEvent():
-            return f"no protection: {event.reason}"
-
-
 def setting_text(value: object) -> str:
     """A default for a person.
 
@@ -193,11 +157,6 @@ def setting_text(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name}={inner}" for name, inner in value.items())
     return "none" if value is None else str(value)
-
-
-def number(value: float) -> str:
-    """An epsilon for a person; infinity is said out loud."""
-    return "infinite (no protection)" if value == float("inf") else f"{value:.6g}"
 
 
 def same(left: float, right: float) -> bool:

@@ -16,7 +16,7 @@ from sfumato.encoding.values import canonicalise
 from sfumato.errors import ArgumentError
 from sfumato.outputs import write_bytes
 from sfumato.pipeline import fit
-from sfumato.privacy.curator import Progress
+from sfumato.progress import Progress
 from sfumato.release import Release
 from sfumato.schema import Schema, draft
 from sfumato.table import read_file, write_file

@@ -11,8 +11,8 @@ from sfumato.encoding.texts import unit_codes
 from sfumato.errors import TableError
 from sfumato.privacy import Adjacency, Budget, Curator, Ledger, Randomness
 from sfumato.privacy.certificate import certify
-from sfumato.privacy.curator import Progress, quiet
 from sfumato.privacy.units import first_rows_of_units
+from sfumato.progress import Progress, quiet
 from sfumato.release import Release
 from sfumato.schema import Schema
 from sfumato.synthesizers import Synthesizer, method_named

@@ -24,16 +24,11 @@ from sfumato.privacy.queries import ScoreQuery, SumQuery, count_query
 from sfumato.privacy.randomness import Randomness, Stream, nonce
 from sfumato.privacy.sampling import FixedSizeSampling
 from sfumato.privacy.step import PrivateRows, gradient_step, grid_total
+from sfumato.progress import Progress, quiet
 
 Params = TypeVar("Params")
 State = TypeVar("State")
 Loss: TypeAlias = Callable[[Any, Any, Array], Float[Array, ""]]
-Progress: TypeAlias = Callable[[str, int, int], None]
-"""Called with a purpose, the steps done and the steps in all: public numbers only."""
-
-
-def quiet(purpose: str, done: int, total: int) -> None:
-    """A progress callback that shows nothing."""
 
 
 class Curator:

@@ -19,7 +19,7 @@ from sfumato.errors import TableError
 from sfumato.models.cells import weighted_point
 from sfumato.models.model import DensityModel
 from sfumato.privacy import Certificate, Randomness
-from sfumato.privacy.curator import Progress, quiet
+from sfumato.progress import Progress, quiet
 from sfumato.schema import Schema
 from sfumato.table import Kind, check_columns, from_arrow, to_arrow
 

@@ -1,0 +1,45 @@
+"""Wording: a certificate in plain words, for the terminal and for the report."""
+
+from sfumato.privacy.certificate import Certificate
+from sfumato.privacy.events import Event, ExponentialChoice, FixedSizeGaussian, GaussianSum, PoissonGaussian
+from sfumato.privacy.events import NonPrivate as NonPrivateEvent
+
+
+def protected_words(certificate: Certificate) -> str:
+    """Who or what a release protects, in a sentence."""
+    adjacency = certificate.adjacency
+    if adjacency.relation.value == "replace-one":
+        return "one row, replaced by any other (the number of rows is public)"
+    if adjacency.unit == "row" and adjacency.max_rows == 1:
+        return "one row, added or removed"
+    return f"one value of column {adjacency.unit!r} with all of its rows, added or removed"
+
+
+def event_words(event: Event) -> str:
+    """What was done, in words.
+
+    >>> event_words(GaussianSum(noise_multiplier=4.0))
+    'a sum over all rows, Gaussian noise of 4 times its sensitivity'
+    """
+    match event:
+        case GaussianSum():
+            return f"a sum over all rows, Gaussian noise of {event.noise_multiplier:.4g} times its sensitivity"
+        case PoissonGaussian():
+            return (
+                f"{event.steps:,} sums, each over rows taken with probability {event.rate:.4g} (Poisson), "
+                f"Gaussian noise of {event.noise_multiplier:.4g} times the row bound"
+            )
+        case FixedSizeGaussian():
+            return (
+                f"{event.steps:,} sums, each over {event.batch:,} of {event.rows:,} rows without replacement, "
+                f"Gaussian noise of {event.noise_multiplier:.4g} times the sensitivity"
+            )
+        case ExponentialChoice():
+            return f"a choice by the exponential mechanism at epsilon {event.epsilon:.4g}"
+        case NonPrivateEvent():
+            return f"no protection: {event.reason}"
+
+
+def number(value: float) -> str:
+    """An epsilon for a person; infinity is said out loud."""
+    return "infinite (no protection)" if value == float("inf") else f"{value:.6g}"
