@@ -17,8 +17,8 @@ import pytest
 
 import sfumato
 from contract.corpus import SCHEMA, csv, row
-from sfumato import cli, demo
-from sfumato.cli import main
+from sfumato.cli import demo, main
+from sfumato.cli.console import print_rich
 from sfumato.privacy.certificate import Certificate
 from sfumato.table import read_file
 
@@ -216,7 +216,7 @@ def test_demo_runs_the_whole_way(tmp_path: Path, capsys: Capture, monkeypatch: p
         means=tuple((entry["column"], entry["real"], entry["synthetic"]) for entry in found["means"]),
         scores=tuple(found["scores"]),
     )
-    cli.print_rich(*results.parts())
+    print_rich(*results.parts())
     assert "randhie-synthetic.csv" in capsys.readouterr().out
 
 
@@ -276,7 +276,7 @@ def test_what_is_wrong_is_said_in_one_line_with_code_2(
     monkeypatch.chdir(tmp_path)
     (home.folder / "x.csv").mkdir(exist_ok=True)
     (home.folder / "other.csv").write_text("a,b\n1,2\n")
-    monkeypatch.setattr(cli.sfumato, "fit", _fit_without_rows)
+    monkeypatch.setattr(sfumato, "fit", _fit_without_rows)
     arguments, words = WRONG[name](home)
     assert words in one_line(arguments, capsys)
     assert words in one_line([*arguments, "--json"], capsys)
@@ -310,7 +310,7 @@ def test_a_stop_is_one_line(
     def stop(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(cli.sfumato, "load", stop)
+    monkeypatch.setattr(sfumato, "load", stop)
     assert words in one_line(["show", home.model], capsys, code=code)
 
 

@@ -9,7 +9,6 @@ import pytest
 
 import sfumato
 from contract.corpus import HEADER, SCHEMA, row
-from sfumato import cli
 from sfumato.cli import main
 
 TINY = ["--set", "steps=2", "--set", "width=4", "--set", "blocks=1", "--set", "scaling.rounds=1"]
@@ -147,7 +146,7 @@ def test_an_error_nobody_thought_of_tells_its_type_only(
 
     (tmp_path / "schema.toml").write_text(SCHEMA)
     monkeypatch.delenv("SFUMATO_TRACEBACK", raising=False)
-    monkeypatch.setattr(cli.sfumato, "fit", burst)
+    monkeypatch.setattr(sfumato, "fit", burst)
     schema, model = str(tmp_path / "schema.toml"), str(tmp_path / "model.safetensors")
     assert main(["fit", "data.csv", "--schema", schema, "--epsilon", "1", "-o", model]) == 70
     out, err = capfd.readouterr()
@@ -168,6 +167,6 @@ def test_warnings_and_logs_of_others_stay_inside(
         logging.getLogger("jax").error("bad cell %s", WORDS[1])
         raise sfumato.TableError("file 'data.csv': damaged")
 
-    monkeypatch.setattr(cli.sfumato, "load", chatter)
+    monkeypatch.setattr(sfumato, "load", chatter)
     assert main(["show", "model.safetensors"]) == 2
     assert capfd.readouterr() == ("", "sfumato: file 'data.csv': damaged\n")

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from sfumato.atomic import atomic_file
-from sfumato.console import print_json, say
+from sfumato.cli.console import print_json, say
 from sfumato.errors import ArgumentError
 from sfumato.table import check_name, write_csv_stream, write_file
 

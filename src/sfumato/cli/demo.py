@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sfumato.console import brief_certificate, listing, say
+from sfumato.cli.console import brief_certificate, listing, say
+from sfumato.cli.outputs import write_bytes
 from sfumato.encoding.values import canonicalise
 from sfumato.errors import ArgumentError
-from sfumato.outputs import write_bytes
 from sfumato.pipeline import fit
 from sfumato.progress import Progress
 from sfumato.release import Release
