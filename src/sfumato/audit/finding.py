@@ -1,0 +1,52 @@
+"""Finding: what one attack showed, beside what was certified."""
+
+from dataclasses import dataclass
+from math import inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A lower bound on epsilon from an attack, beside the certified upper bound.
+
+    ``lower`` holds with probability ``confidence`` over the run of the attack, under ``assumptions``.
+
+    >>> finding = Finding(name="x", certified=4.0, lower=3.0, delta=1e-5, confidence=0.999, observations=100)
+    >>> finding.ratio, finding.violated
+    (0.75, False)
+    """
+
+    name: str
+    certified: float
+    lower: float
+    delta: float
+    confidence: float
+    observations: int
+    assumptions: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """How much of the certified epsilon the attack showed: 1 is a tight audit, above 1 a broken certificate."""
+        return self.lower / self.certified if self.certified > 0 else (inf if self.lower > 0 else 0.0)
+
+    @property
+    def violated(self) -> bool:
+        """Whether the attack refutes the certificate at this confidence."""
+        return self.lower > self.certified
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-safe fields; an infinite number is the text "infinity"."""
+        return {
+            "name": self.name,
+            "certified": _number(self.certified),
+            "lower": _number(self.lower),
+            "ratio": _number(self.ratio),
+            "violated": self.violated,
+            "delta": self.delta,
+            "confidence": self.confidence,
+            "observations": self.observations,
+            "assumptions": self.assumptions,
+        }
+
+
+def _number(value: float) -> float | str:
+    return "infinity" if value == inf else value
