@@ -9,14 +9,16 @@ from typing import BinaryIO
 
 
 @contextmanager
-def atomic_file(path: Path) -> Iterator[BinaryIO]:
+def atomic_file(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
     """A stream into a hidden file beside ``path`` that takes its name only when all of it is on the disk.
 
-    Guarantees: a process that is killed, or an error inside the block, leaves ``path`` as it was.
+    Guarantees: a process that is killed, or an error inside the block, leaves ``path`` as it was. A ``private`` file
+    can be read and written by its owner alone (mode 0600) from its first byte on, whatever was there before.
     """
     hidden = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     try:
-        with hidden.open("xb") as stream:
+        opener = _owner_only if private else None
+        with open(hidden, "xb", opener=opener) as stream:  # noqa: PTH123 (Path.open takes no opener)
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -24,6 +26,10 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
         _sync_folder(path.parent)
     finally:
         hidden.unlink(missing_ok=True)
+
+
+def _owner_only(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -54,10 +54,10 @@ def check_output(output: Path | None, *, force: bool, suffixes: tuple[str, ...] 
         raise ArgumentError(f"output {str(output)!r}: is there already; choose another name, or add --force")
 
 
-def write_bytes(content: bytes, path: Path) -> None:
-    """Write a file in full or not at all."""
+def write_bytes(content: bytes, path: Path, *, private: bool = False) -> None:
+    """Write a file in full or not at all; a private one for its owner alone."""
     try:
-        with atomic_file(path) as stream:
+        with atomic_file(path, private=private) as stream:
             stream.write(content)
     except OSError as error:
         raise ArgumentError(f"output {str(path)!r}: {(error.strerror or 'cannot be written').lower()}") from None

@@ -37,18 +37,18 @@ class Evaluation:
         return {group: [score.to_dict() for score in scores] for group, scores in self.groups.items()}
 
 
-def evaluate(
+def measure(
     comparison: Comparison, catalogue: Mapping[str, Sequence[Measurement]], progress: Progress = quiet
 ) -> Evaluation:
-    """Run measurements, telling the title of each before it starts."""
+    """Run the measurements, telling how many are done."""
     total = sum(len(measurements) for measurements in catalogue.values())
     done, groups = 0, {}
     for group, measurements in catalogue.items():
         scores: list[Score] = []
         for measurement in measurements:
-            progress(measurement.title, done, total)
+            progress("measuring", done, total)
             scores += measurement.scores(comparison)
             done += 1
         groups[group] = tuple(scores)
-    progress("done", total, total)
+    progress("measuring", total, total)
     return Evaluation(comparison=comparison, groups=groups)
