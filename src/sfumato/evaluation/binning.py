@@ -17,7 +17,7 @@ MOST_CELLS = 2**20
 
 _FIRST_DAY, _FIRST_MOMENT = date(1970, 1, 1), datetime(1970, 1, 1)
 
-# A power of two, so that dividing by it is exact; with it no difference of bounds passes the largest float.
+# A power of two, so that the product is exact; with it no multiple of a span passes the largest float.
 _SHRINK = 2.0**-10
 
 

@@ -117,10 +117,9 @@ def _range_coverage(comparison: Comparison, name: str) -> Part:
     low, high = float(np.nanmin(real)), float(np.nanmax(real))
     if low == high:
         return Part(of=(name,), failure="constant column in the real table, so that it has no span")
-    # Halves, because a span may pass the largest float.
-    span = high / 2 - low / 2
-    short = max(float(np.nanmin(synthetic)) / 2 - low / 2, 0.0) + max(high / 2 - float(np.nanmax(synthetic)) / 2, 0.0)
-    return Part(of=(name,), value=max(1 - short / span, 0.0))
+    short = max(float(np.nanmin(synthetic)) - low, 0.0) / (high - low)
+    short += max(high - float(np.nanmax(synthetic)), 0.0) / (high - low)
+    return Part(of=(name,), value=max(1 - short, 0.0))
 
 
 def _chi_square_p(comparison: Comparison, name: str) -> Part:
@@ -157,12 +156,12 @@ def _missing_similarity(comparison: Comparison, name: str) -> Part:
 Figure = Callable[[Comparison, str], Part]
 
 
-def _present(figure: Figure) -> Figure:
-    """The same figure, with a plain failure where one of the tables has no present value in the column."""
+def _present(figure: Figure, *, sides: Sequence[str] = ("real", "synthetic")) -> Figure:
+    """The same figure, with a plain failure where a table has no present value in the column."""
 
     def guarded(comparison: Comparison, name: str) -> Part:
-        for side, rows in (("real", comparison.real), ("synthetic", comparison.synthetic)):
-            if rows.missing(name).all():
+        for side in sides:
+            if getattr(comparison, side).missing(name).all():
                 return Part(of=(name,), failure=f"no present value in the {side} table")
         return figure(comparison, name)
 
@@ -201,7 +200,8 @@ MEASUREMENTS: tuple[Measurement, ...] = (
             (TV_COMPLEMENT, _present(_tv_complement)),
             (CHI_SQUARE_P, _chi_square_p),
             (CHI_SQUARE_COUNTS_P, _chi_square_counts_p),
-            (CATEGORY_COVERAGE, _present(_category_coverage)),
+            # No synthetic level at all covers nothing, which is a value and no failure.
+            (CATEGORY_COVERAGE, _present(_category_coverage, sides=("real",))),
         ),
     ),
     _measurement("All columns in public bins", _all, ((TV_BINNED, _tv_binned), (JENSEN_SHANNON, _jensen_shannon))),

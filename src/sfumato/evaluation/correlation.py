@@ -37,7 +37,7 @@ def kendall(left: Floats, right: Floats) -> float | None:
 
     if is_constant(left) or is_constant(right):
         return None
-    return float(stats.kendalltau(left, right, method="asymptotic").statistic)
+    return float(stats.kendalltau(left, right).statistic)
 
 
 def ranks(values: Floats) -> Floats:

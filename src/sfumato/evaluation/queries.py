@@ -67,9 +67,8 @@ def _draw_range(column: Modelled, random: np.random.Generator) -> tuple[float, f
     low, high = bounds_of(column)
     first, second = np.sort(random.random(2))
     open_low, open_high = random.random(2) < OPEN_END
-    # A mean of the bounds with weights: their difference may pass the largest float.
-    start = low if open_low else low * (1 - first) + high * first
-    end = high if open_high else low * (1 - second) + high * second
+    start = low if open_low else low + (high - low) * first
+    end = high if open_high else low + (high - low) * second
     return float(start), float(end)
 
 
