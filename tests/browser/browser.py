@@ -87,11 +87,15 @@ class Browser:
                     raise RuntimeError(f"{method}: {answer['error']['message']}")
                 return answer["result"]
 
-    def open(self, page: Path) -> None:
-        """Load a file in a fresh document, and wait until it has settled."""
+    def open_quietly(self, page: Path) -> None:
+        """Load a file in a fresh document, without asking any script to run."""
         self.events.clear()
         self.call("Page.navigate", url=page.resolve().as_uri())
         self.wait_for("Page.loadEventFired")
+
+    def open(self, page: Path) -> None:
+        """Load a file in a fresh document, and wait until it has settled."""
+        self.open_quietly(page)
         self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
 
     def wait_for(self, event: str) -> None:

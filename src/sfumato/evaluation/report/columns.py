@@ -124,6 +124,13 @@ def _quantiles(side: Sample, column: str, spec: Modelled) -> dict[str, str]:
     return {"Mean": quantity_text(float(present.mean()), spec), **quantiles}
 
 
+def _value(score: Score, part: Part) -> tuple[str, ...]:
+    if part.value is None:
+        return (element("td", text(f"failed: {part.failure}"), class_="reason", colspan=2),)
+    better = element("td", f"{score.metric.direction} is better", class_="soft")
+    return element("td", score_text(part.value), class_="number"), better
+
+
 def _metrics(parts: list[tuple[Score, Part]]) -> str:
     if not parts:
         return ""
@@ -131,8 +138,7 @@ def _metrics(parts: list[tuple[Score, Part]]) -> str:
         element(
             "tr",
             element("th", text(score.metric.title), scope="row"),
-            element("td", score_text(part.value) if part.value is not None else text(part.failure), class_="number"),
-            element("td", f"{score.metric.direction} is better", class_="soft"),
+            *_value(score, part),
         )
         for score, part in parts
     )

@@ -12,11 +12,12 @@ from sfumato.evaluation.report.charts.curve import curve_chart
 from sfumato.evaluation.report.charts.dots import Dot, dots_chart
 from sfumato.evaluation.report.charts.gauge import gauge_chart
 from sfumato.evaluation.report.groups import group_of
-from sfumato.evaluation.report.markup import element, name, paragraphs, text
+from sfumato.evaluation.report.markup import brief_name, element, paragraphs, text
 from sfumato.evaluation.report.numbers import better_text, distance, score_text
 from sfumato.evaluation.report.overview import failures, metric_name, scrolling, value_text
 
 _MOST_DOTS, _MOST_ROWS = 24, 15
+_ACRONYMS = {"auroc": "AUROC", "mse": "MSE", "f1": "F1", "r2": "R²"}
 _FLAGS = ("held_out",)
 _TESTED = {
     True: "Real rows were held out for the test.",
@@ -104,6 +105,16 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
+def _head(key: str) -> str:
+    """The name of a detail for a reader.
+
+    >>> _head("auroc"), _head("real_mse"), _head("standard_error")
+    ('AUROC', 'Real MSE', 'Standard error')
+    """
+    words = [_ACRONYMS.get(word, word) for word in key.split("_")]
+    return " ".join([words[0][:1].upper() + words[0][1:], *words[1:]])
+
+
 def _detail(value: float | None) -> str:
     """A number that goes with a value; a count has no decimals."""
     if value is not None and abs(value) > 1 and float(value).is_integer():
@@ -117,14 +128,14 @@ def _table(score: Score, found: list[Part]) -> str:
     worst = sorted(found, key=lambda part: -distance(score.metric, part.value or 0.0))
     parts = worst[:_MOST_ROWS] if many else found
     extra = list(dict.fromkeys(key for part in parts for key in part.detail if key not in _FLAGS))
-    heads = ("Part", "Value", *(word.replace("_", " ").capitalize() for word in extra))
+    heads = ("Part", "Value", *(_head(word) for word in extra))
     head = "".join(
         element("th", text(word), scope="col", class_="number" if place else None) for place, word in enumerate(heads)
     )
     rows = [
         element(
             "tr",
-            element("th", " × ".join(name(of) for of in part.of), scope="row"),
+            element("th", " × ".join(brief_name(of) for of in part.of), scope="row"),
             *(
                 element("td", words, class_="number")
                 for words in (score_text(part.value), *(_detail(part.detail.get(key)) for key in extra))

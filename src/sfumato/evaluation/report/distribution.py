@@ -9,7 +9,7 @@ from sfumato.evaluation.report.numbers import bounds
 from sfumato.schema import Continuous, Date, Datetime, Integer, Modelled
 from sfumato.schema.columns import SECONDS
 
-_BINS = 48
+_BINS = 60
 _SPIKE = 0.2
 _SPIKE_TIMES = 4.0
 _MOST_SPIKES = 2
@@ -121,7 +121,7 @@ def _is_ordered(comparison: Comparison, name: str) -> bool:
 
 def _spikes(real: Floats, synthetic: Floats) -> tuple[Spike, ...]:
     """Values so frequent that they would flatten the picture of all the others; none where all are few."""
-    if not len(real) or len(np.unique(real[:10_000])) <= _BINS // 2:
+    if not len(real) or len(np.unique(real[:10_000])) <= _BINS // 3:
         return ()
     found: dict[float, Spike] = {}
     for values in (real, synthetic):

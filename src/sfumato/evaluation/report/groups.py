@@ -10,7 +10,7 @@ from sfumato.evaluation.metric import Score
 @dataclass(frozen=True, kw_only=True)
 class Group:
     """How a group of metrics is presented: its title, its name in the navigation, the question that it
-    answers, and the metric that stands for it.
+    answers, the metric that stands for it, and what it needs.
     """
 
     title: str
@@ -18,6 +18,7 @@ class Group:
     question: str
     warning: str = ""
     headline: str = ""
+    need: str = ""
 
 
 GROUPS: Mapping[str, Group] = {
@@ -55,11 +56,13 @@ GROUPS: Mapping[str, Group] = {
     "density": Group(
         title="Likelihood and anomalies",
         link="Likelihood",
+        need="Needs a release that gives likelihoods: --model.",
         question="Does the model find real rows likely, and odd rows unlikely?",
     ),
     "membership": Group(
         title="Membership smoke test",
         link="Membership",
+        need="Needs real rows that the model never saw: --holdout.",
         question="Do rows that the model was fitted to stand out against rows that it never saw?",
         warning="A smoke test proves nothing: a good value does not show that anyone is protected, since a better "
         "attack may exist. Only the certificate states a guarantee. A bad value is a reason to stop and look.",

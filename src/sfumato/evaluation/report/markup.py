@@ -41,6 +41,12 @@ def name(value: object) -> str:
     return f"<bdi>{text(value)}</bdi>"
 
 
+def brief_name(value: object, most: int = 60) -> str:
+    """A name for a table: a long one is cut, and then whole in its tooltip."""
+    cut = short(value, most)
+    return name(value) if cut == visible(value) else element("bdi", html.escape(cut), title=value)
+
+
 def short(value: object, most: int = 20) -> str:
     """At most so many characters, the last one dots where something was cut. Not yet HTML.
 

@@ -5,7 +5,7 @@ from sfumato.evaluation.evaluation import Evaluation
 from sfumato.evaluation.metric import Metric, Score
 from sfumato.evaluation.report.charts.gauge import gauge_chart
 from sfumato.evaluation.report.groups import group_of, headline, ordered
-from sfumato.evaluation.report.markup import element, first_sentence, name, text
+from sfumato.evaluation.report.markup import brief_name, element, first_sentence, name, text
 from sfumato.evaluation.report.numbers import better_text, range_text, score_text
 
 _SCOPES = {"column": "columns", "pair": "pairs", "table": "table"}
@@ -21,6 +21,7 @@ def overview(evaluation: Evaluation) -> str:
         + element("div", tiles, class_="tiles")
         + element("h3", "All metrics")
         + metric_table(evaluation)
+        + _failed(evaluation)
     )
 
 
@@ -50,12 +51,14 @@ def _side(comparison: Comparison, which: str, role: str) -> str:
 def _tile(key: str, scores: tuple[Score, ...]) -> str:
     group, score = group_of(key), headline(key, scores)
     more = len(scores) - 1
+    need = group.need if not any(score.applies for score in scores) else ""
     parts = [
         element("h4", element("a", text(group.title), href=f"#{key}")),
         element("p", text(score.metric.title), class_="metric-title"),
         element("p", value_text(score), class_="value" if score.value is not None else "value absent"),
         gauge_chart(score.metric, score.value),
         element("p", text(first_sentence(score.metric.about) or better_text(score.metric)), class_="about"),
+        element("p", text(need), class_="more") if need else "",
         element("p", failure_text(scores), class_="failed") if failure_text(scores) else "",
         element("p", f"and {more} more in this group", class_="more") if more else "",
     ]
@@ -100,7 +103,7 @@ def _row(score: Score) -> str:
         element("td", text(better_text(metric))),
         element("td", range_text(metric), class_="keep"),
         element("td", _SCOPES[metric.scope]),
-        element("td", _parts(score), class_="number"),
+        element("td", _parts(score), class_="number quiet"),
         element("td", text(score.rows or "all rows") if score.applies else "–"),
     ]
     return element("tr", *cells, class_=None if score.value is not None else "absent")
@@ -112,13 +115,31 @@ def _parts(score: Score) -> str:
     failed = len(score.failures)
     if not failed:
         return f"{len(score.parts):,}"
-    said = element("summary", f"{failed:,} of {len(score.parts):,} failed")
-    return element("details", said, failures(score), class_="failed")
+    return element(
+        "a", f"{failed:,} of {len(score.parts):,} failed", href=f"#failed-{score.metric.name}", class_="failed"
+    )
+
+
+def _failed(evaluation: Evaluation) -> str:
+    """Every failure with its reason, metric by metric."""
+    failed = [score for score in evaluation.scores if score.failures]
+    folds = [
+        element(
+            "details",
+            element("summary", metric_name(score.metric), f" {len(score.failures):,} of {len(score.parts):,}"),
+            failures(score),
+            id=f"failed-{score.metric.name}",
+        )
+        for score in failed
+    ]
+    return element("h3", "What failed") + "".join(folds) if folds else ""
 
 
 def failures(score: Score, most: int = 50) -> str:
     """What failed and why; a long list is cut, and says so."""
-    shown = [f"{' and '.join(name(of) for of in part.of)}: {text(part.failure)}" for part in score.failures[:most]]
+    shown = [
+        f"{' and '.join(brief_name(of) for of in part.of)}: {text(part.failure)}" for part in score.failures[:most]
+    ]
     if len(score.failures) > most:
         shown.append(f"and {len(score.failures) - most:,} more")
     return element("ul", *(element("li", line) for line in shown))

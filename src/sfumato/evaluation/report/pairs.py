@@ -7,7 +7,7 @@ from sfumato.evaluation.metric import Part, Score
 from sfumato.evaluation.report.charts.heatmap import heat_map, scale
 from sfumato.evaluation.report.charts.svg import round_up
 from sfumato.evaluation.report.groups import group_of
-from sfumato.evaluation.report.markup import element, name, text
+from sfumato.evaluation.report.markup import brief_name, element, text
 from sfumato.evaluation.report.numbers import better_text, distance, score_text
 from sfumato.evaluation.report.overview import failures, metric_name, scrolling, value_text
 
@@ -79,7 +79,7 @@ def _maps(score: Score, parts: Sequence[Part], names: Sequence[str]) -> list[str
     return [
         _map("Real rows", f"{title} in the real rows", names, real, most),
         _map("Synthetic rows", f"{title} in the synthetic rows", names, synthetic, most),
-        _map("Difference (synthetic less real)", f"{title}, synthetic less real", names, gap),
+        _map("Synthetic less real", f"{title}, synthetic less real", names, gap),
     ]
 
 
@@ -103,7 +103,7 @@ def _worst(score: Score, parts: Sequence[Part]) -> str:
     rows = []
     for part in ranked:
         numbers = [part.detail["real"], part.detail["synthetic"]] if both else []
-        cells = [element("th", name(of), scope="row") for of in part.of]
+        cells = [element("th", brief_name(of), scope="row") for of in part.of]
         cells += [element("td", score_text(value), class_="number") for value in (*numbers, part.value)]
         rows.append(element("tr", *cells))
     head = "".join(element("th", word, scope="col", class_=None if word == "Column" else "number") for word in heads)

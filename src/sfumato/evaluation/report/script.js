@@ -49,6 +49,12 @@
   }, { passive: true });
   mark();
 
+  // A box that has nothing to scroll need not be a stop of the keyboard.
+  const boxes = document.querySelectorAll(".scroll");
+  const stops = () => { for (const each of boxes) each.tabIndex = each.scrollWidth > each.clientWidth ? 0 : -1; };
+  window.addEventListener("resize", stops);
+  stops();
+
   // Paper cannot be clicked, so what is folded is opened for it.
   const opened = [];
   window.addEventListener("beforeprint", () => {

@@ -9,7 +9,7 @@ from sfumato.evaluation.metric import Metric, Score
 from sfumato.evaluation.report.certificate import promise, status
 from sfumato.evaluation.report.definitions import definitions_section
 from sfumato.evaluation.report.groups import group_of, ordered
-from sfumato.evaluation.report.markup import element, name, paragraphs, text
+from sfumato.evaluation.report.markup import brief_name, element, name, paragraphs, text
 from sfumato.evaluation.report.numbers import better_text, distance, range_text, score_text
 from sfumato.evaluation.report.overview import metric_name, scrolling, value_text
 from sfumato.evaluation.report.page import Section, whole_page
@@ -156,7 +156,7 @@ def _column_row(metric: Metric, column: str, values: Sequence[float | None]) -> 
         element("td", _BEST + " " if place in marked else "", score_text(value), class_="number")
         for place, value in enumerate(values)
     ]
-    return element("tr", element("th", name(column), scope="row"), *cells)
+    return element("tr", element("th", brief_name(column), scope="row"), *cells)
 
 
 def _certificates(evaluations: Mapping[str, Evaluation]) -> str:

@@ -5,7 +5,7 @@ from sfumato.evaluation.report.distribution import Levels
 from sfumato.evaluation.report.numbers import share_text
 
 _WIDTH, _ROW, _BAR = 360.0, 25.0, 9.0
-_LEFT, _RIGHT = 124.0, 44.0
+_LEFT, _RIGHT = 132.0, 44.0
 
 
 def bars_chart(name: str, levels: Levels) -> str:
@@ -16,7 +16,7 @@ def bars_chart(name: str, levels: Levels) -> str:
     marks = [line(_LEFT, 0, _LEFT, height, "axis")]
     for place, words in enumerate(levels.names):
         y = 4 + place * _ROW
-        marks.append(label(_LEFT - 7, y + 13, words, "label end", most=19))
+        marks.append(label(_LEFT - 7, y + 13, words, "label end", most=21))
         for side, shares, down in (("real", levels.real, 0.0), ("synthetic", levels.synthetic, _BAR + 1)):
             share = float(shares[place])
             width = max(across.at(share) - across.start, 0.5 if share else 0.0)

@@ -9,7 +9,7 @@ from sfumato.evaluation.report.charts.svg import Axis, drawing, label, line, mar
 from sfumato.evaluation.report.numbers import compact, score_text
 
 _WIDTH, _ROW, _TOP, _BOTTOM = 560.0, 30.0, 24.0, 26.0
-_LEFT, _RIGHT = 176.0, 118.0
+_LEFT, _RIGHT, _LETTER = 176.0, 118.0, 6.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,8 @@ class Dot:
 def dots_chart(metric: Metric, dots: Sequence[Dot]) -> str:
     """Values on one axis: a filled dot for synthetic rows, a hollow square for real ones."""
     both = any(dot.real is not None for dot in dots)
-    across = _axis(metric, dots)
+    left = min(_LEFT, 22 + _LETTER * max(len(dot.name) for dot in dots))
+    across = _axis(metric, dots, left)
     height = _TOP + _ROW * len(dots) + _BOTTOM
     floor = height - _BOTTOM
     marks = [_head(both=both)]
@@ -37,7 +38,7 @@ def dots_chart(metric: Metric, dots: Sequence[Dot]) -> str:
     for place, dot in enumerate(dots):
         y = _TOP + _ROW * (place + 0.5)
         x = across.at(dot.value)
-        marks.append(label(_LEFT - 14, y + 4, dot.name, "label end", most=26))
+        marks.append(label(left - 14, y + 4, dot.name, "label end", most=26))
         if dot.real is not None:
             other = across.at(dot.real)
             marks.append(line(min(x, other), y, max(x, other), y, "gap"))
@@ -60,7 +61,7 @@ def _head(*, both: bool) -> str:
     return label(_WIDTH - 62, 14, "synthetic", "label end soft") + label(_WIDTH - 4, 14, "real", "label end soft")
 
 
-def _axis(metric: Metric, dots: Sequence[Dot]) -> Axis:
+def _axis(metric: Metric, dots: Sequence[Dot], left: float) -> Axis:
     """From the ideal to a round number past the farthest value; the values with room where the range has no end."""
     values = [value for dot in dots for value in (dot.value, dot.real) if value is not None]
     low, high = metric.range
@@ -72,4 +73,4 @@ def _axis(metric: Metric, dots: Sequence[Dot]) -> Axis:
         low = max(low, high - round_up(1.05 * (high - min(ends))))
     elif metric.ideal == low:
         high = min(high, low + round_up(1.05 * (max(ends) - low)))
-    return Axis(low=low, high=high, start=_LEFT, stop=_WIDTH - _RIGHT - (0 if len(values) > len(dots) else -50))
+    return Axis(low=low, high=high, start=left, stop=_WIDTH - _RIGHT - (0 if len(values) > len(dots) else -50))

@@ -45,7 +45,7 @@ def heat_map(title: str, names: Sequence[str], values: Pairs, most: float) -> st
     marks = []
     for place, name in enumerate(names):
         if place:
-            marks.append(label(_LEFT - 6, top + (place - 0.5) * size + 4, name, "label end", most=20))
+            marks.append(label(_LEFT - 6, top + (place - 0.5) * size + 4, name, "label end", most=18))
         if place < len(names) - 1:
             x, y = _LEFT + (place + 0.4) * size, top + place * size - 4
             marks.append(label(x, y, name, "label start", most=18, rotate=-_TILT))

@@ -27,7 +27,7 @@ def histogram_chart(name: str, column: Modelled, histogram: Histogram) -> tuple[
     marks.append(_outline(histogram.edges, histogram.real, across, up, "area-real", closed=True))
     marks.append(_outline(histogram.edges, histogram.synthetic, across, up, "line-synthetic", closed=False))
     marks.append(line(_LEFT, up.start, _WIDTH - _RIGHT, up.start, "axis"))
-    for place, words in value_ticks(float(histogram.edges[0]), float(histogram.edges[-1]), column):
+    for place, words in value_ticks(*histogram.view, column):
         x = across.at(place)
         marks.append(line(x, up.start, x, up.start + 4, "axis"))
         middle = min(max(x, _LEFT - 14 + 3.2 * len(words)), _WIDTH - 3.2 * len(words))
