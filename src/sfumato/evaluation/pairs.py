@@ -204,11 +204,12 @@ def _matrices(parts: Sequence[Part]) -> Mapping[str, Sequence[Part]]:
         return {KENDALL_MAE.name: failed, KENDALL_RMSE.name: failed}
     columns = {name for part in parts if part.value is not None for name in part.of}
     entries = 2 * len(gaps) + len(columns)
-    detail = {"pairs": float(len(gaps)), "pairs without tau": float(len(parts) - len(gaps))}
+    failed = [part for part in parts if part.value is None]  # so that the table's figure shows what it lacks
+    detail = {"pairs": float(len(gaps)), "pairs without tau": float(len(failed))}
     mean, square = 2 * float(gaps.sum()) / entries, 2 * float((gaps**2).sum()) / entries
     return {
-        KENDALL_MAE.name: [Part(of=("table",), value=mean, detail=detail)],
-        KENDALL_RMSE.name: [Part(of=("table",), value=math.sqrt(square), detail=detail)],
+        KENDALL_MAE.name: [Part(of=("table",), value=mean, detail=detail), *failed],
+        KENDALL_RMSE.name: [Part(of=("table",), value=math.sqrt(square), detail=detail), *failed],
     }
 
 
