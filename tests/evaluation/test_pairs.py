@@ -83,9 +83,11 @@ def test_kendall_matrices_say_what_they_leave_out():
         "'z' is constant in the synthetic table where both values are present",
         "'z' is constant in the synthetic table where both values are present",
     ]
-    (matrix,) = found["kendall_tau_mae"].parts
+    matrix, *left_out = found["kendall_tau_mae"].parts
     assert matrix.value == 0
     assert matrix.detail == {"pairs": 1.0, "pairs without tau": 2.0}
+    assert left_out == list(found["kendall_tau"].failures)
+    assert found["kendall_tau_mae"].text == "0.000 (2 of 3 failed)"
 
 
 def test_missing_rows_of_a_pair_do_not_count():
