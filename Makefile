@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test lint bench-speed bench-density results clean
+.PHONY: install browser demo test lint bench-speed bench-density audit report-adult results clean
 
 install: $(STAMP)
 
@@ -13,6 +13,12 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable ".[dev,demo,report]"
 	touch $(STAMP)
+
+# The report is tested in a real browser. Where there is none and none can be installed, those tests say that they skip.
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
+	  || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
+	  || echo "no Chromium: tests of the report in a browser will be skipped"
 
 demo: install
 	$(BIN)/sfumato demo
@@ -31,8 +37,15 @@ bench-speed: install
 bench-density: install
 	$(BIN)/python -m benchmarks.density
 
+audit: install
+	$(BIN)/python -m benchmarks.audit
+
+report-adult: install
+	$(BIN)/python -m benchmarks.report
+
 results: install
 	$(BIN)/python -m benchmarks.results
+	$(BIN)/python -m benchmarks.metrics
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis demo-output

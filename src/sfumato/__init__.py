@@ -16,6 +16,7 @@ from sfumato.errors import (
     SfumatoError,
     TableError,
 )
+from sfumato.evaluation import Evaluation, evaluate
 from sfumato.fitting.likelihood import Optimiser
 from sfumato.fitting.scaling import ScalingShare
 from sfumato.pipeline import fit
@@ -31,6 +32,7 @@ __all__ = [
     "ArgumentError",
     "BudgetError",
     "Certificate",
+    "Evaluation",
     "Maf",
     "Optimiser",
     "Release",
@@ -42,6 +44,7 @@ __all__ = [
     "TableError",
     "__version__",
     "draft",
+    "evaluate",
     "fit",
     "load",
 ]
