@@ -24,7 +24,7 @@ def alarm(score, num_rows):
 
 @over_detectors
 def test_rows_of_one_law_pass_and_moved_rows_do_not(measurement):
-    """Four standard errors: an alarm of a right table in 30,000. The mutant adds a half to one column, whose deviation is about one."""
+    """Four standard errors: an alarm of a right table in 30,000. The mutant adds half a deviation to one column."""
     alike = compare(rows(NUM, 1), rows(NUM, 2))
     (score,) = measurement.scores(alike)
     assert not score.failures and not alarm(score, NUM)

@@ -32,6 +32,9 @@ MOST_CANDIDATES = 1_500
 MOST_POOL = 15_000
 """Most training rows, and as many held-out rows, among which the closest is sought."""
 
+MOST_WORK = 10**9
+"""Most pairs of cells to compare in one search: wide tables get fewer queries and candidates, but at least 300."""
+
 LEAST_ROWS = 20
 """Fewest rows of each table that say anything."""
 
@@ -74,7 +77,7 @@ def _closest(comparison: Comparison) -> dict[str, list[Part]]:
     size = min(len(training), len(held_out), MOST_POOL)
     random = np.random.default_rng(comparison.seed)
     pool = _joined(_drawn(training, size, random), _drawn(held_out, size, random))
-    queries = _drawn(synthetic, MOST_QUERIES, random)
+    queries = _drawn(synthetic, _affordable(MOST_QUERIES, pool), random)
     hits = _hits(queries, pool)
     counts = {"synthetic_rows": len(queries), "rows_of_each_side": size}
     return {CLOSEST_RECORD_SHARE.name: [_part("synthetic rows", float(hits[:size].sum()), _spread(hits), counts)]}
@@ -105,8 +108,9 @@ def _ratio(comparison: Comparison) -> dict[str, list[Part]]:
     training, held_out, synthetic = _rows(comparison, comparison.real, comparison.holdout, comparison.synthetic)
     random = np.random.default_rng(comparison.seed)
     shuffled, half = _drawn(held_out, len(held_out), random), len(held_out) // 2
-    others, reference = (shuffled.take(side).take(slice(MOST_CANDIDATES)) for side in (slice(half), slice(half, None)))
-    candidates = _drawn(training, MOST_CANDIDATES, random), others
+    most = _affordable(MOST_CANDIDATES, synthetic)
+    others, reference = (shuffled.take(side).take(slice(most)) for side in (slice(half), slice(half, None)))
+    candidates = _drawn(training, most, random), others
     members, strangers = (_log_ratio(rows, synthetic, reference) for rows in candidates)
     counts = {"members": len(members), "strangers": len(strangers), "reference_rows": len(reference)}
     error = null_error(len(members), len(strangers))
@@ -134,6 +138,11 @@ def _rows(comparison: Comparison, *samples: Sample) -> list[MixedRows]:
     if min(sample.num_rows for sample in samples) < LEAST_ROWS:
         raise ArgumentError(f"The smoke test needs at least {LEAST_ROWS} rows of each table.")
     return [mixed_rows(sample, comparison.schema) for sample in samples]
+
+
+def _affordable(most: int, others: MixedRows) -> int:
+    cells = others.numbers.size + others.codes.size
+    return min(most, max(300, MOST_WORK // max(1, cells)))
 
 
 def _drawn(rows: MixedRows, most: int, random: np.random.Generator) -> MixedRows:
