@@ -1,5 +1,6 @@
 """Pipeline: from a private table to a certified release, the whole story on one screen."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -42,17 +43,30 @@ def fit(
     """
     method = method_named(method)() if isinstance(method, str) else method
     budget = Budget(epsilon=epsilon, delta=default_delta(schema) if delta is None else delta)
+    randomness = Randomness.from_os() if seed is None else Randomness.from_seed(seed)
+    return fit_through(Curator, table, schema, method=method, budget=budget, randomness=randomness, progress=progress)
+
+
+def fit_through(
+    doors: Callable[..., Curator],
+    table: Any,
+    schema: Schema,
+    *,
+    method: Synthesizer,
+    budget: Budget,
+    randomness: Randomness,
+    progress: Progress = quiet,
+) -> Release:
+    """The fit through given doors: the curator's own, or those of an audit that watches the same fit from inside."""
     adjacency = adjacency_of(schema, method)
     arrow, kind = to_arrow(table)
     faults = check_columns(arrow, schema)
     if faults:
         raise TableError("; ".join(faults))
 
-    randomness = Randomness.from_os() if seed is None else Randomness.from_seed(seed)
     ledger = Ledger(budget, adjacency)
-    curator = Curator(
-        private_rows(arrow, schema), ledger=ledger, randomness=randomness, public_size=schema.rows, progress=progress
-    )
+    rows = private_rows(arrow, schema)
+    curator = doors(rows, ledger=ledger, randomness=randomness, public_size=schema.rows, progress=progress)
     model = method.fit(curator, layout_of(schema))
     public = {"method": method.name, "settings": method.settings(), "declared_rows": schema.rows}
     return Release(model=model, schema=schema, certificate=certify(ledger, randomness, public), kind=kind)

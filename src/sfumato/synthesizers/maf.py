@@ -1,7 +1,7 @@
 """Maf: DP-NF, a masked autoregressive flow trained by noisy clipped gradients."""
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
 import equinox as eqx
 import jax
@@ -60,6 +60,17 @@ class Maf:
 
     def settings(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def trials(cls) -> tuple[Self, ...]:
+        """With and without bought scales, ActNorm, a declared batch, either way of sampling."""
+        tiny = cls(steps=2, blocks=1, width=4)
+        return (
+            tiny,
+            replace(tiny, blocks=2, width=8, batch=20),
+            replace(tiny, batch=20, scaling=None, act_norm=True),
+            replace(tiny, batch=20, sampling="fixed-size"),
+        )
 
     def plan(self, declared: int | None) -> SgdPlan:
         """Sampling, clipping and steps for a table of a declared size; a sixth of the rows where none is declared."""

@@ -1,6 +1,6 @@
 """Synthesizer: what a method is to the rest of the library, and the registry of all of them."""
 
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 from sfumato.encoding.layout import Layout
 from sfumato.models.model import DensityModel
@@ -27,4 +27,9 @@ class Synthesizer(Protocol):
 
     def settings(self) -> dict[str, Any]:
         """The configuration as JSON-safe fields, for the certificate."""
+        ...
+
+    @classmethod
+    def trials(cls) -> tuple[Self, ...]:
+        """Settings that fit a small table in a moment and together run every path: for tests and audits."""
         ...
