@@ -240,6 +240,10 @@ def test_paper(tab, pages, name):
     tab.resize(PAPER, 900)
     assert tab.evaluate("document.querySelector('nav').getClientRects().length") == 0
     assert overflow_faults(tab, PAPER) == []
+    folded = (
+        "[...document.querySelectorAll('details > :not(summary)')].filter(e => e.getBoundingClientRect().height < 1)"
+    )
+    assert tab.evaluate(f"{folded}.length") == 0, "paper cannot be clicked"
 
 
 def _unpacked(printed):

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import itertools
 import math
 import os
 import re
@@ -9,6 +10,7 @@ import time
 from dataclasses import replace
 from datetime import date
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +20,9 @@ import pytest
 
 from browser.cases import HOSTILE_NAMES, hostile, metric, ordinary, wide
 from sfumato.errors import ArgumentError
+from sfumato.evaluation import density
 from sfumato.evaluation.comparison import Comparison, sample_of
-from sfumato.evaluation.evaluation import Evaluation
+from sfumato.evaluation.evaluation import Evaluation, measure
 from sfumato.evaluation.metric import Part, Score
 from sfumato.evaluation.report import comparison_page, report_page
 from sfumato.evaluation.report.charts.heatmap import SHADES, shade
@@ -197,11 +200,52 @@ def test_the_certificate_is_told_in_words():
 
 def test_a_certificate_without_protection_is_loud():
     page = report_page(ordinary(), certificate=certificate(private=False))
-    assert 'class="alarm"' in page and "NOT FOR RELEASE" in page and "infinite (no protection)" in page
+    assert page.count('class="alarm"') == 2, "in the overview and in its section"
+    assert "NOT FOR RELEASE" in page and "infinite (no protection)" in page
 
 
 def test_without_a_release_the_page_says_how_to_give_one(page):
     assert "No release was given" in page and "--model" in page
+
+
+class Likelihood:
+    """A release that finds small heights unlikely."""
+
+    def __init__(self, stated):
+        self.certificate = stated
+
+    def log_prob(self, table):
+        return np.asarray(table["height"])
+
+
+def with_anomalies(release):
+    """The ordinary comparison with anomalies that are mostly small."""
+    made = ordinary()
+    heights = np.where(np.arange(400) % 4 > 0, 0.3, np.asarray(made.comparison.real.numbers["height"]))
+    table = made.comparison.real.table
+    table = table.set_column(table.column_names.index("height"), "height", pa.array(heights))
+    comparison = replace(
+        made.comparison, release=release, anomalies=sample_of(table, made.comparison.schema, what="anomalies")
+    )
+    return measure(comparison, {"density": density.MEASUREMENTS})
+
+
+def test_anomalies_have_a_curve():
+    made = with_anomalies(Likelihood(certificate()))
+    page = report_page(made)
+    outline = Outline(page)
+    assert outline.faults == [] and len(outline.all("svg", "curve")) == 1
+    path = re.search(r'class="chart curve".*?<path class="line-synthetic" d="M([^"]*)"', page, flags=re.DOTALL)[1]
+    points = [tuple(map(float, point.split())) for point in path.split("L")]
+    assert points[0] == (46.0, 260.0) and points[-1] == (290.0, 8.0), "from no alarm to all"
+    assert all(b[0] >= a[0] and b[1] <= a[1] for a, b in itertools.pairwise(points))
+    assert "Status" in page, "the certificate of the release is found without being named"
+
+
+def test_without_a_release_the_likelihood_says_what_it_needs():
+    page = report_page(with_anomalies(None))
+    assert "Needs a release that gives likelihoods: --model." in page
+    assert not Outline(page).all("svg", "curve")
 
 
 # --- the shares that are drawn --------------------------------------------------------------------------------
@@ -265,7 +309,7 @@ def test_ticks_are_round_and_inside():
 def test_shades_grow_darker_with_the_size():
     tones = [shade(value, 1.0) for value in np.linspace(0, 1, 50)]
     assert tones == sorted(tones) and tones[0] == 0 and tones[-1] == SHADES - 1
-    css = (Path(report_page.__code__.co_filename).parent / "style.css").read_text()
+    css = files("sfumato.evaluation.report").joinpath("style.css").read_text()
     colours = re.findall(r"--h(\d): #(\w{6})", css)
     for start in range(0, len(colours), SHADES):
         light = [_luminance(colour) for _, colour in colours[start : start + SHADES]]
@@ -297,7 +341,7 @@ def test_the_best_release_is_marked_by_a_word():
     page = comparison_page({"one": scored(made, 0.5), "two <b>": scored(made, 0.7), "three": scored(made, None)})
     assert Outline(page).faults == []
     row = page.split("<code>f1</code>")[1].split("</tr>")[0]
-    cells = re.findall(r'<td class="number">(.*?)</td>', row)
+    cells = re.findall(r'<td class="number(?: quiet)?">(.*?)</td>', row)
     assert ["best" in cell for cell in cells] == [False, True, False]
     assert "does not apply" in cells[2] and "two &lt;b&gt;" in page
     assert page == comparison_page(
@@ -309,6 +353,7 @@ def test_the_best_is_nearest_to_the_ideal_and_equals_are_not_marked():
     assert best(metric("x", direction="lower"), [0.1, 0.2]) == {0}
     assert best(metric("x", direction="lower", ideal=0.5), [0.1, 0.45, 0.6]) == {1}
     assert best(metric("x", span=(-math.inf, math.inf)), [-20.0, -19.0]) == {1}
+    assert best(metric("x"), [0.5, 0.50001]) == set(), "what reads the same is the same"
     assert best(metric("x"), [0.5, 0.5, 0.5]) == set() and best(metric("x"), [0.5, 0.5, 0.4]) == {0, 1}
 
 

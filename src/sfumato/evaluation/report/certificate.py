@@ -1,10 +1,10 @@
 """Certificate: the promise of a release in words, beside the measurements that it does not cover."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from sfumato.evaluation.report.markup import element, paragraphs, text
-from sfumato.evaluation.report.overview import scrolling
+from sfumato.evaluation.report.markup import element, paragraphs, scrolling, text
 from sfumato.release import Certificate
 from sfumato.release.wording import event_words, number, protected_words
 
@@ -56,18 +56,26 @@ def promise(certificate: Certificate) -> dict[str, str]:
     Reference: Dwork and Roth, "The Algorithmic Foundations of Differential Privacy", 2014.
     """
     adjacency, randomness = certificate.adjacency, certificate.randomness
+    private = certificate.epsilon < math.inf
     return {
         "Status": certificate.status,
-        "Epsilon": f"{number(certificate.epsilon)} (asked for: {certificate.budget_epsilon:g})",
+        "Epsilon": epsilon_words(certificate),
         "Delta": f"{certificate.delta:g}",
         "Protected": protected_words(certificate),
         "Relation": adjacency.relation.value,
         "Unit": f"{adjacency.unit} (rows each, at most: {adjacency.max_rows})",
         "Accountant": f"{certificate.accountant.get('name')} ({certificate.accountant.get('library')})",
         "RDP cross-check": number(certificate.epsilon_rdp),
-        "CLT figure": f"{number(certificate.epsilon_clt)} (approximation, may understate)",
+        "CLT figure": number(certificate.epsilon_clt) + (" (approximation, may understate)" if private else ""),
         "Randomness": f"{randomness.get('source')}; {randomness.get('generator')}; {randomness.get('noise')}",
     }
+
+
+def epsilon_words(certificate: Certificate) -> str:
+    """The epsilon of a certificate with the one that was asked for, or that there is none."""
+    if certificate.epsilon == math.inf:
+        return number(certificate.epsilon)
+    return f"{number(certificate.epsilon)} (asked for: {certificate.budget_epsilon:g})"
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

@@ -12,9 +12,9 @@ from sfumato.evaluation.report.charts.curve import curve_chart
 from sfumato.evaluation.report.charts.dots import Dot, dots_chart
 from sfumato.evaluation.report.charts.gauge import gauge_chart
 from sfumato.evaluation.report.groups import group_of
-from sfumato.evaluation.report.markup import brief_name, element, paragraphs, text
+from sfumato.evaluation.report.markup import brief_name, element, paragraphs, scrolling, text
 from sfumato.evaluation.report.numbers import better_text, distance, score_text
-from sfumato.evaluation.report.overview import failures, metric_name, scrolling, value_text
+from sfumato.evaluation.report.overview import failures, metric_name, value_text
 
 _MOST_DOTS, _MOST_ROWS = 24, 15
 _ACRONYMS = {"auroc": "AUROC", "mse": "MSE", "f1": "F1", "r2": "R²"}
@@ -29,7 +29,9 @@ def details_section(evaluation: Evaluation, key: str) -> str:
     """One block a score: value, words, and a dot for each part."""
     group = group_of(key)
     warning = element("p", text(group.warning), class_="warning") if group.warning else ""
-    return paragraphs(group.question, class_="lead") + warning + _blocks(evaluation, evaluation.groups[key])
+    scores = evaluation.groups[key]
+    need = "" if any(score.applies for score in scores) else group.need
+    return paragraphs(group.question, need, class_="lead") + warning + _blocks(evaluation, scores)
 
 
 def details_of(evaluation: Evaluation, key: str) -> str:

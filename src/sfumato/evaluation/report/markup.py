@@ -73,6 +73,11 @@ def element(tag: str, *content: str, **attributes: object) -> str:
     return f"<{tag}{written}>{''.join(content)}</{tag}>"
 
 
+def scrolling(content: str, words: str) -> str:
+    """A box that scrolls by itself, with the keyboard too, so that the page need not."""
+    return element("div", content, class_="scroll", tabindex=0, role="region", aria_label=words)
+
+
 def first_sentence(words: str) -> str:
     """A text up to its first full stop.
 

@@ -3,19 +3,24 @@
 from sfumato.evaluation.comparison import Comparison
 from sfumato.evaluation.evaluation import Evaluation
 from sfumato.evaluation.metric import Metric, Score
+from sfumato.evaluation.report.certificate import status
 from sfumato.evaluation.report.charts.gauge import gauge_chart
 from sfumato.evaluation.report.groups import group_of, headline, ordered
-from sfumato.evaluation.report.markup import brief_name, element, first_sentence, name, text
+from sfumato.evaluation.report.markup import brief_name, element, first_sentence, name, scrolling, text
 from sfumato.evaluation.report.numbers import better_text, range_text, score_text
+from sfumato.release import Certificate
+from sfumato.release.wording import number
 
 _SCOPES = {"column": "columns", "pair": "pairs", "table": "table"}
 
 
-def overview(evaluation: Evaluation) -> str:
+def overview(evaluation: Evaluation, certificate: Certificate | None) -> str:
     """The first section of the page."""
+    alarm = status(certificate) if certificate is not None and certificate.status == "not for release" else ""
     tiles = "".join(_tile(key, scores) for key, scores in ordered(evaluation))
     return (
-        _compared(evaluation.comparison)
+        alarm
+        + _compared(evaluation.comparison, certificate)
         + element("h3", "At a glance")
         + element("p", "One figure of each group; all of them are in the table below.", class_="lead")
         + element("div", tiles, class_="tiles")
@@ -25,7 +30,7 @@ def overview(evaluation: Evaluation) -> str:
     )
 
 
-def _compared(comparison: Comparison) -> str:
+def _compared(comparison: Comparison, certificate: Certificate | None) -> str:
     numeric, discrete = len(comparison.numeric), len(comparison.discrete)
     facts = [
         ("Real rows", _side(comparison, "real", "that the model was fitted to")),
@@ -34,10 +39,18 @@ def _compared(comparison: Comparison) -> str:
         ("Anomalies", _side(comparison, "anomalies", "that a density should find unlikely")),
         ("Columns", f"{numeric + discrete:,}: {numeric:,} of numbers or dates, {discrete:,} of levels"),
         ("Target of prediction", name(comparison.target) if comparison.target else "none"),
+        ("Certificate", _certified(certificate)),
         ("Seed of the metrics", f"{comparison.seed}"),
     ]
     pairs = "".join(element("div", element("dt", term) + element("dd", said)) for term, said in facts if said)
     return element("dl", pairs, class_="facts")
+
+
+def _certified(certificate: Certificate | None) -> str:
+    if certificate is None:
+        return "none: no release was given"
+    stated = text(f"epsilon {number(certificate.epsilon)}, delta {certificate.delta:g}; {certificate.status}")
+    return element("a", stated, href="#certificate")
 
 
 def _side(comparison: Comparison, which: str, role: str) -> str:
@@ -148,8 +161,3 @@ def failures(score: Score, most: int = 50) -> str:
 def metric_name(metric: Metric) -> str:
     """The title of a metric with the name that programs use."""
     return f"{text(metric.title)} {element('code', text(metric.name))}"
-
-
-def scrolling(content: str, words: str) -> str:
-    """A box that scrolls by itself, with the keyboard too, so that the page need not."""
-    return element("div", content, class_="scroll", tabindex=0, role="region", aria_label=words)

@@ -45,7 +45,7 @@ def report_page(
     if certificate is None and release is not None:
         certificate = release.certificate
     sections: list[Section] = [
-        ("overview", "Overview", overview(evaluation)),
+        ("overview", "Overview", overview(evaluation, certificate)),
         ("columns", "Columns", columns_section(evaluation) + details_of(evaluation, "columns")),
         ("pairs", "Pairs", pairs_section(evaluation) + details_of(evaluation, "pairs")),
     ]

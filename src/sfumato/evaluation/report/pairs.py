@@ -7,9 +7,9 @@ from sfumato.evaluation.metric import Part, Score
 from sfumato.evaluation.report.charts.heatmap import heat_map, scale
 from sfumato.evaluation.report.charts.svg import round_up
 from sfumato.evaluation.report.groups import group_of
-from sfumato.evaluation.report.markup import brief_name, element, text
+from sfumato.evaluation.report.markup import brief_name, element, scrolling, text
 from sfumato.evaluation.report.numbers import better_text, distance, score_text
-from sfumato.evaluation.report.overview import failures, metric_name, scrolling, value_text
+from sfumato.evaluation.report.overview import failures, metric_name, value_text
 
 _MOST_COLUMNS, _MOST_PAIRS = 60, 15
 

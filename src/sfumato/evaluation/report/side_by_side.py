@@ -9,9 +9,9 @@ from sfumato.evaluation.metric import Metric, Score
 from sfumato.evaluation.report.certificate import promise, status
 from sfumato.evaluation.report.definitions import definitions_section
 from sfumato.evaluation.report.groups import group_of, ordered
-from sfumato.evaluation.report.markup import brief_name, element, name, paragraphs, text
+from sfumato.evaluation.report.markup import brief_name, element, name, paragraphs, scrolling, text
 from sfumato.evaluation.report.numbers import better_text, distance, range_text, score_text
-from sfumato.evaluation.report.overview import metric_name, scrolling, value_text
+from sfumato.evaluation.report.overview import metric_name, value_text
 from sfumato.evaluation.report.page import Section, whole_page
 
 _BEST = element("span", "★ best", class_="best")
@@ -82,7 +82,8 @@ def best(metric: Metric, values: Sequence[float | None]) -> set[int]:
     >>> best(metric, [0.5, 0.9, None]), best(metric, [0.5, 0.5]), best(metric, [0.5])
     ({1}, set(), set())
     """
-    far = {place: distance(metric, value) for place, value in enumerate(values) if value is not None}
+    # As precise as it is shown: what reads the same is the same.
+    far = {place: distance(metric, round(value, 3)) for place, value in enumerate(values) if value is not None}
     least = min(far.values(), default=math.inf)
     chosen = {place for place, gap in far.items() if gap <= least}
     return chosen if len(far) > 1 and len(chosen) < len(far) else set()
@@ -110,18 +111,28 @@ def _table(evaluations: Mapping[str, Evaluation]) -> str:
 def _row(metric: Metric, evaluations: Mapping[str, Evaluation]) -> str:
     found = [_found(evaluation, metric.name) for evaluation in evaluations.values()]
     marked = best(metric, [None if score is None else score.value for score in found])
+    used = {score.rows for score in found if score is not None and score.applies}
+    shared = next(iter(used)) if len(used) == 1 else ""
     cells = [
-        element("th", metric_name(metric), scope="row"),
-        element("td", text(better_text(metric))),
+        element("th", metric_name(metric), _note(shared), scope="row"),
+        element("td", text(better_text(metric)), class_="better"),
         element("td", range_text(metric), class_="keep"),
     ]
     for place, score in enumerate(found):
-        words = "not measured" if score is None else value_text(score)
-        failed = "" if score is None or not score.failures else f"{len(score.failures)} of {len(score.parts)} failed"
-        notes = [line for line in (failed, "" if score is None else score.rows) if line]
-        said = "".join(element("span", text(line), class_="cell-note") for line in notes)
-        cells.append(element("td", _BEST + " " if place in marked else "", words, said, class_="number"))
+        star = _BEST + " " if place in marked else ""
+        cells.append(_cell(score, star, rows=len(used) > 1))
     return element("tr", *cells)
+
+
+def _cell(score: Score | None, star: str, *, rows: bool) -> str:
+    if score is None or score.value is None:
+        return element("td", "not measured" if score is None else value_text(score), class_="number quiet")
+    failed = f"{len(score.failures)} of {len(score.parts)} failed" if score.failures else ""
+    return element("td", star, value_text(score), _note(failed), _note(score.rows if rows else ""), class_="number")
+
+
+def _note(words: str) -> str:
+    return element("span", text(words), class_="cell-note") if words else ""
 
 
 def _found(evaluation: Evaluation, metric: str) -> Score | None:
@@ -179,6 +190,9 @@ def _certificates(evaluations: Mapping[str, Evaluation]) -> str:
         )
         for label in labels
     )
-    heads = [element("th", "", scope="col"), *(element("th", name(each), scope="col") for each in evaluations)]
+    heads = [
+        element("th", element("span", "Fact", class_="unseen"), scope="col"),
+        *(element("th", name(each), scope="col") for each in evaluations),
+    ]
     table = element("table", element("thead", element("tr", *heads)), element("tbody", rows), class_="plain wide")
     return loud + scrolling(table, "Certificates")

@@ -108,12 +108,14 @@ def round_up(value: float) -> float:
     """The next round number, for the end of a scale.
 
     >>> round_up(0.37), round_up(0.041), round_up(0.0)
-    (0.5, 0.05, 1.0)
+    (0.4, 0.05, 1.0)
     """
     if value <= 0 or not math.isfinite(value):
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
-    return next(round(times * power, 12) for times in (1, 2, 5, 10) if value <= times * power * (1 + 1e-12))
+    return next(
+        round(times * power, 12) for times in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if value <= times * power * (1 + 1e-12)
+    )
 
 
 def value_ticks(low: float, high: float, column: Modelled, most: int = 5) -> list[tuple[float, str]]:
