@@ -121,7 +121,9 @@ def _quantiles(side: Sample, column: str, spec: Modelled) -> dict[str, str]:
         return dict.fromkeys(("Mean", *words), "–")
     found = np.quantile(present, [0.05, 0.5, 0.95], method="inverted_cdf")
     quantiles = {word: quantity_text(float(value), spec) for word, value in zip(words, found, strict=True)}
-    return {"Mean": quantity_text(float(present.mean()), spec), **quantiles}
+    # Scaled first: the sum of a few numbers near the end of the floats would be infinite.
+    size = float(np.abs(present).max()) or 1.0
+    return {"Mean": quantity_text(float((present / size).mean()) * size, spec), **quantiles}
 
 
 def _value(score: Score, part: Part) -> tuple[str, ...]:

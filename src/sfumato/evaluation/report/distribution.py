@@ -151,8 +151,9 @@ def _edges(view: tuple[float, float], step: float, public: tuple[float, float]) 
     low, high = view
     if step:
         # Bins of a whole number of grid values: else some hold one value more than others, and the picture has teeth.
-        low = public[0] + np.floor((low - public[0]) / step) * step
-        values = int(np.floor((high - low) / step + 1e-9)) + 1
+        # Ends are rounded to the grid: a quotient of large numbers may fall short of the whole number it stands for.
+        low = public[0] + np.round((low - public[0]) / step) * step
+        values = int(np.round((high - low) / step)) + 1
         width = max(1, int(np.ceil(values / _BINS)))
         return np.asarray(low - step / 2 + np.arange(int(np.ceil(values / width)) + 1) * width * step)
     if high <= low:
