@@ -8,7 +8,7 @@ from sfumato.evaluation.report.numbers import better_text, range_text
 from sfumato.evaluation.report.overview import metric_name
 
 _READING = (
-    "Hatched grey is real, an outline or a solid dot is synthetic, on every drawing.",
+    "Hatched or a hollow square is real, an outline or a solid dot is synthetic, on every drawing.",
     "A score is the mean of its parts: columns, pairs, folds or classifiers. A part that could not be computed is "
     "counted as failed, left out of the mean, and always told.",
     "Large tables are sampled for the costly metrics. Where that was done, the number of rows stands beside the score.",
@@ -21,13 +21,13 @@ def definitions_section(metrics: Iterable[Metric]) -> str:
     """Advice on reading, then each metric in words with where it comes from."""
     reading = element("ul", *(element("li", text(line)) for line in _READING))
     entries = "".join(
-        element("dt", metric_name(metric), id=f"about-{metric.name}")
-        + element(
-            "dd",
-            paragraphs(metric.about),
-            element("p", text(f"Range {range_text(metric)}; {better_text(metric)}."), class_="note"),
-            element("p", text(f"Reference: {metric.reference}"), class_="note") if metric.reference else "",
-        )
+        element("div", element("dt", metric_name(metric), id=f"about-{metric.name}"), element("dd", _entry(metric)))
         for metric in metrics
     )
     return reading + element("h3", "Metrics") + element("dl", entries, class_="definitions")
+
+
+def _entry(metric: Metric) -> str:
+    source = f" Reference: {metric.reference}." if metric.reference else ""
+    words = f"Range {range_text(metric)}; {better_text(metric)}.{source}"
+    return paragraphs(metric.about) + element("p", text(words), class_="note")

@@ -90,8 +90,7 @@ def _parts(score: Score, parts: list[Part]) -> str:
         Dot(name=" × ".join(part.of), value=part.value or 0.0, real=_finite(part.detail.get("real"))) for part in parts
     ]
     others = {key for part in parts for key in part.detail} - {"real", *_FLAGS}
-    chart = scrolling(dots_chart(score.metric, dots), f"{score.metric.title}, part by part")
-    return element("figure", chart) + (_table(score, parts) if others else "")
+    return element("figure", dots_chart(score.metric, dots)) + (_table(score, parts) if others else "")
 
 
 def _curve(comparison: Comparison) -> str:

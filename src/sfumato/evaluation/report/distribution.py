@@ -9,7 +9,7 @@ from sfumato.evaluation.report.numbers import bounds
 from sfumato.schema import Continuous, Date, Datetime, Integer, Modelled
 from sfumato.schema.columns import SECONDS
 
-_BINS = 60
+_BINS = 64
 _SPIKE = 0.2
 _SPIKE_TIMES = 4.0
 _MOST_SPIKES = 2

@@ -11,15 +11,15 @@ _MINUS = "\N{MINUS SIGN}"
 
 
 def score_text(value: float | None) -> str:
-    """A value with three decimals; a dash where there is none.
+    """A value with three decimals, or none where it is large; a dash where there is no value.
 
-    >>> score_text(0.12345), score_text(-2.0), score_text(None)
-    ('0.123', '−2.000', '–')
+    >>> score_text(0.12345), score_text(-2.0), score_text(None), score_text(1234567.8)
+    ('0.123', '−2.000', '–', '1,234,568')
     """
     if value is None:
         return "–"
-    if abs(value) >= 1e6:
-        return f"{value:.3g}".replace("-", _MINUS)
+    if abs(value) >= 1e5:
+        return (f"{value:,.0f}" if abs(value) < 1e12 else f"{value:.3g}").replace("-", _MINUS)
     return f"{value:,.3f}".replace("-0.000", "0.000").replace("-", _MINUS)
 
 

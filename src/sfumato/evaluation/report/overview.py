@@ -6,7 +6,7 @@ from sfumato.evaluation.metric import Metric, Score
 from sfumato.evaluation.report.certificate import status
 from sfumato.evaluation.report.charts.gauge import gauge_chart
 from sfumato.evaluation.report.groups import group_of, headline, ordered
-from sfumato.evaluation.report.markup import brief_name, element, first_sentence, name, scrolling, text
+from sfumato.evaluation.report.markup import brief_name, element, first_sentence, name, paragraphs, scrolling, text
 from sfumato.evaluation.report.numbers import better_text, range_text, score_text
 from sfumato.release import Certificate
 from sfumato.release.wording import number
@@ -71,7 +71,7 @@ def _tile(key: str, scores: tuple[Score, ...]) -> str:
         element("p", value_text(score), class_="value" if score.value is not None else "value absent"),
         gauge_chart(score.metric, score.value),
         element("p", text(first_sentence(score.metric.about) or better_text(score.metric)), class_="about"),
-        element("p", text(need), class_="more") if need else "",
+        paragraphs(first_sentence(group.warning), need, class_="more"),
         element("p", failure_text(scores), class_="failed") if failure_text(scores) else "",
         element("p", f"and {more} more in this group", class_="more") if more else "",
     ]

@@ -8,8 +8,8 @@ from sfumato.evaluation.metric import Metric
 from sfumato.evaluation.report.charts.svg import Axis, drawing, label, line, mark, round_ticks, round_up
 from sfumato.evaluation.report.numbers import compact, score_text
 
-_WIDTH, _ROW, _TOP, _BOTTOM = 560.0, 30.0, 24.0, 26.0
-_LEFT, _RIGHT, _LETTER = 176.0, 118.0, 6.2
+_WIDTH, _ROW, _TOP, _BOTTOM, _MARGIN = 340.0, 34.0, 22.0, 22.0, 10.0
+_REAL, _SYNTHETIC = _WIDTH - 2, _WIDTH - 62
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,32 +22,39 @@ class Dot:
 
 
 def dots_chart(metric: Metric, dots: Sequence[Dot]) -> str:
-    """Values on one axis: a filled dot for synthetic rows, a hollow square for real ones."""
+    """Values on one axis: a filled dot for synthetic rows, a hollow square for real ones; numbers to the right."""
     both = any(dot.real is not None for dot in dots)
-    left = min(_LEFT, 22 + _LETTER * max(len(dot.name) for dot in dots))
-    across = _axis(metric, dots, left)
+    across = _axis(metric, dots)
     height = _TOP + _ROW * len(dots) + _BOTTOM
     floor = height - _BOTTOM
     marks = [_head(both=both)]
     for tick in round_ticks(across.low, across.high, 6):
         x = across.at(tick)
-        marks += [line(x, _TOP, x, floor, "grid"), label(x, floor + 16, compact(tick), "label middle")]
-    ideal = metric.ideal
-    if ideal is not None and across.low <= ideal <= across.high:
-        marks.append(line(across.at(ideal), _TOP, across.at(ideal), floor, "post"))
+        marks += [line(x, floor, x, floor + 4, "axis"), label(x, floor + 16, compact(tick), "label middle")]
+    marks.append(line(across.start, floor, across.stop, floor, "axis"))
+    if metric.ideal is not None and across.low <= metric.ideal <= across.high:
+        marks.append(line(across.at(metric.ideal), floor - 6, across.at(metric.ideal), floor + 5, "post"))
     for place, dot in enumerate(dots):
-        y = _TOP + _ROW * (place + 0.5)
-        x = across.at(dot.value)
-        marks.append(label(left - 14, y + 4, dot.name, "label end", most=26))
-        if dot.real is not None:
-            other = across.at(dot.real)
-            marks.append(line(min(x, other), y, max(x, other), y, "gap"))
-            marks.append(mark("rect", "dot-real", x=other - 6, y=y - 6, width=12, height=12))
-            marks.append(label(_WIDTH - 4, y + 4, score_text(dot.real), "label end"))
-        marks.append(mark("circle", "dot-synthetic", cx=x, cy=y, r=4.5))
-        marks.append(label(_WIDTH - (62 if both else 4), y + 4, score_text(dot.value), "label end strong"))
+        marks += _row(dot, across, _TOP + _ROW * place, both=both)
     said = "; ".join(_words(dot) for dot in dots[:40])
     return drawing(f"{metric.title}: {said}.", _WIDTH, height, *marks, kind="dots")
+
+
+def _row(dot: Dot, across: Axis, top: float, *, both: bool) -> list[str]:
+    """The name and the numbers on one line, the marks on a track below it."""
+    y, x = top + 22, across.at(dot.value)
+    marks = [
+        label(2, top + 11, dot.name, "label start", most=34),
+        label(_SYNTHETIC if both else _REAL, top + 11, score_text(dot.value), "label end strong"),
+        line(across.start, y, across.stop, y, "grid"),
+    ]
+    if dot.real is not None:
+        other = across.at(dot.real)
+        marks.append(label(_REAL, top + 11, score_text(dot.real), "label end"))
+        marks.append(line(min(x, other), y, max(x, other), y, "gap"))
+        marks.append(mark("rect", "dot-real", x=other - 6, y=y - 6, width=12, height=12))
+    marks.append(mark("circle", "dot-synthetic", cx=x, cy=y, r=4.5))
+    return marks
 
 
 def _words(dot: Dot) -> str:
@@ -56,12 +63,20 @@ def _words(dot: Dot) -> str:
 
 
 def _head(*, both: bool) -> str:
+    """The key, above the numbers."""
     if not both:
-        return label(_WIDTH - 4, 14, "value", "label end soft")
-    return label(_WIDTH - 62, 14, "synthetic", "label end soft") + label(_WIDTH - 4, 14, "real", "label end soft")
+        return label(_REAL, 12, "value", "label end soft")
+    return "".join(
+        [
+            mark("circle", "dot-synthetic", cx=_SYNTHETIC - 60, cy=8, r=4.5),
+            label(_SYNTHETIC, 12, "synthetic", "label end soft"),
+            mark("rect", "dot-real", x=_REAL - 37, y=3, width=10, height=10),
+            label(_REAL, 12, "real", "label end soft"),
+        ]
+    )
 
 
-def _axis(metric: Metric, dots: Sequence[Dot], left: float) -> Axis:
+def _axis(metric: Metric, dots: Sequence[Dot]) -> Axis:
     """From the ideal to a round number past the farthest value; the values with room where the range has no end."""
     values = [value for dot in dots for value in (dot.value, dot.real) if value is not None]
     low, high = metric.range
@@ -73,4 +88,4 @@ def _axis(metric: Metric, dots: Sequence[Dot], left: float) -> Axis:
         low = max(low, high - round_up(1.05 * (high - min(ends))))
     elif metric.ideal == low:
         high = min(high, low + round_up(1.05 * (max(ends) - low)))
-    return Axis(low=low, high=high, start=left, stop=_WIDTH - _RIGHT - (0 if len(values) > len(dots) else -50))
+    return Axis(low=low, high=high, start=_MARGIN, stop=_WIDTH - _MARGIN)
