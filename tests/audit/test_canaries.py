@@ -1,0 +1,205 @@
+"""The white-box audit: tight on the real doors (G8), and loud when they are broken (G9).
+
+Coins and noise are fixed, so each test either always or never fails. False alarms of a fresh run: a bound at 99.9 %
+passes the truth once in a thousand runs.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import sfumato.privacy.curator as curator_module
+import sfumato.privacy.step as step_module
+from sfumato.audit.bounds import gaussian_bound
+from sfumato.audit.canaries import Canaries, CanaryCurator, log_ratio
+from sfumato.audit.one_run import corner_rows, one_run, right_guesses
+from sfumato.audit.white_box import observe, repeatable_randomness
+from sfumato.privacy import Adjacency, Budget, Ledger, PoissonSampling, Relation, ScoreQuery
+from sfumato.privacy.accounting import headline
+from sfumato.privacy.clipping import GRID, FlatClip
+from sfumato.privacy.noise import gaussian_integers
+from sfumato.privacy.queries import count_query
+from sfumato.synthesizers import REGISTRY, Maf
+
+CONFIDENCE = 0.999
+
+
+def watched(method, *, epsilon=4.0, canaries=10_000, participation="full", seed=1, **given):
+    return observe(
+        method,
+        budget=Budget(epsilon=epsilon, delta=1e-5),
+        canaries=canaries,
+        participation=participation,
+        random=np.random.default_rng(seed),
+        randomness=repeatable_randomness(seed),
+        **given,
+    )
+
+
+@pytest.mark.parametrize("epsilon", [4.0, 8.0])
+@pytest.mark.parametrize("method", sorted(REGISTRY))
+def test_full_participation_shows_nearly_all_of_the_certified_epsilon(method, epsilon):
+    """G8: at least 0.85 of it with 10,000 canaries, and not more than it at 99.9 %."""
+    seen = watched(REGISTRY[method](), epsilon=epsilon)
+    finding = seen.finding(CONFIDENCE)
+    assert epsilon - 2e-3 <= finding.certified <= epsilon
+    assert 0.85 <= finding.ratio <= 1
+    # The scores are what the bound assumes: normal of one variance, with means half a variance from zero each.
+    variance = (seen.inside.var() + seen.outside.var()) / 2
+    for scores, sign in ((seen.inside, 1), (seen.outside, -1)):
+        assert abs(scores.mean() - sign * variance / 2) < 5 * np.sqrt(variance / scores.size) + 0.03 * variance
+        assert abs(scores.var() / variance - 1) < 5 * np.sqrt(2 / scores.size)
+        standard = np.sort((scores - scores.mean()) / scores.std())
+        place = (np.arange(scores.size) + 0.5) / scores.size
+        assert np.max(np.abs(norm.cdf(standard) - place)) < 1.7 / np.sqrt(scores.size)
+
+
+def test_the_methods_own_plan_shows_something_and_not_too_much():
+    """Hidden sampling: looser, and without an assumption about the law of the scores."""
+    finding = watched(Maf(steps=50, batch=1_000), participation="planned", canaries=4_000).finding(CONFIDENCE)
+    assert 0.1 < finding.ratio <= 1
+
+
+def test_a_unit_of_two_rows_is_audited_as_one():
+    """Both rows of a canary pull, and noise for one row would be found out."""
+    planted, random = Canaries.toss(4_000, np.random.default_rng(5)), np.random.default_rng(6)
+    ledger = Ledger(Budget(epsilon=4.0, delta=1e-5), Adjacency(unit="person", max_rows=2))
+    given = {"ledger": ledger, "randomness": repeatable_randomness(5), "participation": "full", "random": random}
+    curator = CanaryCurator(planted, **given)
+    curator.noisy_sum(count_query(), share=0.99)
+    certified = headline(ledger.events, ledger.adjacency, 1e-5).epsilon
+    lower = gaussian_bound(curator.scores[planted.coins], curator.scores[~planted.coins], 1e-5, CONFIDENCE)
+    assert 0.75 * certified <= lower <= certified
+
+
+def test_a_choice_is_charged_and_given_away():
+    ledger = Ledger(Budget(epsilon=1.0, delta=1e-5), Adjacency())
+    given = {"ledger": ledger, "randomness": repeatable_randomness(5), "participation": "full"}
+    curator = CanaryCurator(Canaries(np.ones(3, bool)), random=np.random.default_rng(6), **given)
+    query = ScoreQuery(function=lambda row: jnp.zeros(2), num_candidates=2, purpose="one of two")
+    assert curator.noisy_choice(query, epsilon=0.5) == 0
+    assert [entry.purpose for entry in ledger.entries] == ["one of two"] and not curator.scores.any()
+
+
+@pytest.mark.parametrize("participation", ["full", "planned"])
+def test_replace_one_is_audited_with_canaries_that_pull_either_way(participation):
+    """Accounted by RDP, which is looser than what there is to see."""
+    method = Maf(steps=4, sampling="fixed-size", batch=1_000)
+    finding = watched(method, participation=participation, canaries=4_000).finding(CONFIDENCE)
+    assert (0.6 if participation == "full" else 0.0) < finding.ratio <= 1
+
+
+def test_canaries_that_are_out_are_not_there():
+    planted = Canaries(np.array([True, False, True]))
+    assert planted.rows(Adjacency())["index"].tolist() == [0, 2]
+    assert planted.rows(Adjacency(unit="u", max_rows=2))["index"].tolist() == [0, 0, 2, 2]
+    assert planted.rows(Adjacency(relation=Relation.REPLACE_ONE))["sign"].tolist() == [1, -1, 1]
+
+
+@pytest.mark.parametrize("rate", [0.2, 1.0])
+def test_the_score_is_the_log_likelihood_ratio(rate):
+    seen, sigma = np.linspace(-3, 4, 15), 1.3
+    density = lambda mean: norm.pdf(seen, mean, sigma)
+    inside, outside = rate * density(1) + (1 - rate) * density(0), density(0)
+    other = rate * density(-1) + (1 - rate) * density(0)
+    given = jnp.asarray(seen), sigma, rate
+    assert np.allclose(log_ratio(*given, Adjacency()), np.log(inside / outside), atol=1e-5)
+    replacing = Adjacency(relation=Relation.REPLACE_ONE)
+    assert np.allclose(log_ratio(*given, replacing), np.log(inside / other), atol=1e-5)
+
+
+# Broken mechanisms, through the real code
+
+
+def _half_noise(key, nonce, num, deviation):
+    return gaussian_integers(key, nonce, num, 0.5 * deviation)
+
+
+def _same_noise(key, nonce, num, deviation):
+    return gaussian_integers(key, nonce * jnp.array([1, 0, 1], jnp.uint32), num, deviation)
+
+
+def _no_clip(self, vectors, valid):
+    return jnp.where(valid, GRID / self.bound, 0.0).astype(jnp.float32)
+
+
+def _noise(change):
+    def plant(patch):
+        patch.setattr(step_module, "gaussian_integers", change)
+        patch.setattr(curator_module, "gaussian_integers", change)
+
+    return plant
+
+
+BROKEN = {
+    "half the noise": _noise(_half_noise),
+    "noise used again in each step": _noise(_same_noise),
+    "no clipping": lambda patch: patch.setattr(FlatClip, "factors", _no_clip),
+    "rows counted twice": lambda patch: patch.setattr(
+        FlatClip, "grid_sum", lambda self, vectors, valid, real=FlatClip.grid_sum: _twice(real(self, vectors, valid))
+    ),
+}
+
+
+def _twice(total):
+    return {name: 2 * leaf for name, leaf in total.items()} if isinstance(total, dict) else 2 * total
+
+
+@pytest.mark.parametrize("defect", BROKEN)
+def test_a_broken_mechanism_is_found_ten_times_of_ten(defect, monkeypatch):
+    """G9: one run of 10,000 canaries is ten audits of 1,000, since canaries are independent."""
+    BROKEN[defect](monkeypatch)
+    seen = watched(Maf(steps=3, scaling=None))
+    assert [part.finding(CONFIDENCE).violated for part in seen.parts(10)] == [True] * 10
+
+
+def test_the_same_audits_find_nothing_in_the_sound_mechanism():
+    """The other side of the test above: ten audits of 1,000 canaries, no alarm. False alarms: one in a hundred."""
+    seen = watched(Maf(steps=3, scaling=None))
+    found = [part.finding(CONFIDENCE) for part in seen.parts(10)]
+    assert not any(finding.violated for finding in found)
+    assert min(finding.lower for finding in found) > 1, "each still shows something"
+
+
+def test_rows_taken_in_every_step_are_found_where_the_plan_hides_them(monkeypatch):
+    """Sampling more often than accounted shows in the audit of the method's own plan alone."""
+    method = Maf(steps=3, batch=100, scaling=None)
+    assert not watched(method, participation="planned", epsilon=1.0).finding(CONFIDENCE).violated
+    monkeypatch.setattr(PoissonSampling, "draw", lambda self, words, real: real)
+    seen = watched(method, participation="planned", epsilon=1.0)
+    assert [part.finding(CONFIDENCE).violated for part in seen.parts(10)] == [True] * 10
+
+
+def test_canaries_that_pull_nothing_show_nothing(monkeypatch):
+    """G9, the null: the real doors with clipping that drops every row; ten audits, all of them silent."""
+    monkeypatch.setattr(FlatClip, "factors", lambda self, vectors, valid: 0.0 * valid.astype(jnp.float32))
+    seen = watched(Maf(steps=3))
+    assert [part.finding(CONFIDENCE).lower for part in seen.parts(10)] == [0.0] * 10
+
+
+# One run, end to end
+
+
+def test_the_release_is_attacked_end_to_end():
+    finding = one_run(
+        Maf.trials()[0],
+        budget=Budget(epsilon=1.0, delta=1e-5),
+        canaries=200,
+        plain=300,
+        random=np.random.default_rng(3),
+        randomness=repeatable_randomness(3),
+    )
+    assert finding.certified == pytest.approx(1.0, abs=2e-3) and finding.lower == 0.0
+
+
+def test_a_model_that_knows_its_rows_is_found_by_its_scores():
+    """The guesses from scores that tell the coins are all right; from scores that do not, half of them."""
+    random = np.random.default_rng(4)
+    coins = random.integers(2, size=1_000).astype(bool)
+    assert right_guesses(coins + random.normal(0, 0.1, 1_000), coins, 200) == 200
+    assert 70 < right_guesses(random.normal(size=1_000), coins, 200) < 130
+
+
+def test_corner_rows_are_distinct():
+    assert len({str(row) for row in corner_rows(500, np.random.default_rng(0))}) == 500
