@@ -1,4 +1,4 @@
-"""Metrics: writes the table of metrics in docs/evaluation.md from what the metrics declare. Part of ``make results``."""
+"""Metrics: writes the table of metrics in docs/evaluation.md from what the metrics declare, for ``make results``."""
 
 from pathlib import Path
 

@@ -224,7 +224,7 @@ def test_the_import_rule_sees_a_forbidden_import(room, text):
 
 def test_the_import_rule_allows_what_it_should():
     assert import_faults("encoding", "from sfumato.schema import Schema\nfrom sfumato.errors import TableError") == []
-    assert import_faults("cli", "import sfumato\nfrom sfumato.audit import audit\nfrom sfumato.table import read_file") == []
+    assert import_faults("cli", "import sfumato\nfrom sfumato.audit import audit\nimport sfumato.table") == []
     assert import_faults("privacy", "from sfumato.privacy.ledger import Ledger\nimport jax") == []
 
 

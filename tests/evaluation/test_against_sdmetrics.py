@@ -25,11 +25,11 @@ from sdmetrics.single_column import (
 
 import sfumato
 from evaluation.mixed_tables import compare, mixed
-from sfumato.evaluation import columns, pairs
-from sfumato.evaluation.binning import count
 from sfumato.evaluation.comparison import Comparison, Sample, sample_of
-from sfumato.evaluation.divergence import homogeneity_test
 from sfumato.evaluation.metric import Score
+from sfumato.evaluation.metrics import columns, pairs
+from sfumato.evaluation.metrics.binning import count
+from sfumato.evaluation.metrics.divergence import homogeneity_test
 from sfumato.schema import Boolean, Categorical
 
 TOLERANCE = 1e-6

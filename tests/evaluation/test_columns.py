@@ -12,11 +12,11 @@ from scipy import stats
 from scipy.spatial import distance
 
 from evaluation.mixed_tables import compare, mixed, rows
-from sfumato.evaluation import columns, pairs, workload
-from sfumato.evaluation.binning import BINS, MOST_CELLS, Binned, bin_column, bounds_of, count, join
 from sfumato.evaluation.comparison import Comparison
-from sfumato.evaluation.divergence import homogeneity_test, jensen_shannon, kolmogorov_smirnov
 from sfumato.evaluation.metric import Metric, Part, Score
+from sfumato.evaluation.metrics import columns, pairs, workload
+from sfumato.evaluation.metrics.binning import BINS, MOST_CELLS, Binned, bin_column, bounds_of, count, join
+from sfumato.evaluation.metrics.divergence import homogeneity_test, jensen_shannon, kolmogorov_smirnov
 from sfumato.schema import Boolean, Categorical, Continuous, Date, Datetime, Integer, Schema
 
 ALL = (*columns.MEASUREMENTS, *pairs.MEASUREMENTS, *workload.MEASUREMENTS)

@@ -11,8 +11,8 @@ from sklearn.metrics import roc_auc_score
 import sfumato as sf
 from evaluation.predictable_tables import compare
 from sfumato.errors import ArgumentError
-from sfumato.evaluation.density import MEASUREMENTS, anomaly_curve
-from sfumato.evaluation.roc import auroc, null_error, roc_curve
+from sfumato.evaluation.metrics.density import MEASUREMENTS, anomaly_curve
+from sfumato.evaluation.metrics.roc import auroc, null_error, roc_curve
 from sfumato.schema import Categorical, Continuous, Schema
 from sfumato.synthesizers import Maf
 

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from evaluation.predictable_tables import compare, rows
-from sfumato.evaluation.detection import MEASUREMENTS
-from sfumato.evaluation.roc import null_error
+from sfumato.evaluation.metrics.detection import MEASUREMENTS
+from sfumato.evaluation.metrics.roc import null_error
 from sfumato.schema import Categorical, Continuous, Schema
 
 NUM = 900
@@ -113,6 +113,6 @@ def test_large_tables_are_sampled_and_the_score_says_so(measurement):
 
 
 def test_matrices_past_the_memory_are_refused_in_words(monkeypatch):
-    monkeypatch.setattr("sfumato.evaluation.design_matrix.MOST_CELLS", 1_000)
+    monkeypatch.setattr("sfumato.evaluation.metrics.design_matrix.MOST_CELLS", 1_000)
     (score,) = MEASUREMENTS[0].scores(compare(rows(100, 1), rows(100, 2)))
     assert "too many levels" in score.parts[0].failure

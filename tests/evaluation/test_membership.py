@@ -8,10 +8,10 @@ import pytest
 from scipy.stats import kstest
 
 from evaluation.predictable_tables import SCHEMA, compare, rows
-from sfumato.evaluation import mixed_distance
 from sfumato.evaluation.comparison import sample_of
-from sfumato.evaluation.membership import MEASUREMENTS
-from sfumato.evaluation.mixed_distance import distance_blocks, distances, mixed_rows, nearest
+from sfumato.evaluation.metrics import mixed_distance
+from sfumato.evaluation.metrics.membership import MEASUREMENTS
+from sfumato.evaluation.metrics.mixed_distance import distance_blocks, distances, mixed_rows, nearest
 from sfumato.schema import Boolean, Categorical, Continuous, Schema
 
 CLOSEST, RATIO = MEASUREMENTS

@@ -25,8 +25,8 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from evaluation.predictable_tables import adult, compare, rows
-from sfumato.evaluation import detection, efficacy
 from sfumato.evaluation.comparison import Comparison, Sample
+from sfumato.evaluation.metrics import detection, efficacy
 from sfumato.schema import Boolean, Categorical, Continuous, Schema
 
 TOLERANCE = 1e-6

@@ -9,11 +9,11 @@ from scipy import stats
 from scipy.stats.contingency import association
 
 from evaluation.mixed_tables import compare, mixed
-from sfumato.evaluation import binning, divergence, pairs, subsets
 from sfumato.evaluation.comparison import Comparison
-from sfumato.evaluation.correlation import kendall, pearson, ranks, spearman
-from sfumato.evaluation.divergence import cramers_v
 from sfumato.evaluation.metric import Part, Score
+from sfumato.evaluation.metrics import binning, divergence, pairs, subsets
+from sfumato.evaluation.metrics.correlation import kendall, pearson, ranks, spearman
+from sfumato.evaluation.metrics.divergence import cramers_v
 from sfumato.schema import Boolean, Categorical, Continuous, Integer, Schema
 
 

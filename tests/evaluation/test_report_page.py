@@ -20,10 +20,10 @@ import pytest
 
 from browser.cases import HOSTILE_NAMES, hostile, metric, ordinary, wide
 from sfumato.errors import ArgumentError
-from sfumato.evaluation import density
 from sfumato.evaluation.comparison import Comparison, sample_of
 from sfumato.evaluation.evaluation import Evaluation, measure
 from sfumato.evaluation.metric import Part, Score
+from sfumato.evaluation.metrics import density
 from sfumato.evaluation.report import comparison_page, report_page
 from sfumato.evaluation.report.charts.heatmap import SHADES, shade
 from sfumato.evaluation.report.charts.svg import round_ticks, value_ticks

@@ -6,10 +6,10 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from evaluation.predictable_tables import compare, rows
-from sfumato.evaluation import utility
-from sfumato.evaluation.design_matrix import MOST_LEVELS, standardised
-from sfumato.evaluation.estimators import CLASSIFIERS, REGRESSORS
-from sfumato.evaluation.utility import MEASUREMENTS, macro_f1, mean_auroc, mean_precision, positives
+from sfumato.evaluation.metrics import utility
+from sfumato.evaluation.metrics.design_matrix import MOST_LEVELS, standardised
+from sfumato.evaluation.metrics.estimators import CLASSIFIERS, REGRESSORS
+from sfumato.evaluation.metrics.utility import MEASUREMENTS, macro_f1, mean_auroc, mean_precision, positives
 from sfumato.schema import Boolean, Categorical, Continuous, Integer, Schema
 
 CLASSIFICATION, REGRESSION, TREE, LINEAR = MEASUREMENTS

@@ -9,10 +9,10 @@ import pytest
 
 from evaluation.mixed_tables import SCHEMA, compare, mixed, rows
 from sfumato.errors import ArgumentError
-from sfumato.evaluation import pairs, workload
 from sfumato.evaluation.comparison import Comparison, sample_of
 from sfumato.evaluation.metric import Part
-from sfumato.evaluation.queries import Query, answer, draw_query
+from sfumato.evaluation.metrics import pairs, workload
+from sfumato.evaluation.metrics.queries import Query, answer, draw_query
 from sfumato.schema import Boolean, Categorical, Integer, Schema
 
 

@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from sfumato.errors import ArgumentError
-from sfumato.evaluation.columns import MEASUREMENTS as COLUMNS
 from sfumato.evaluation.comparison import Comparison, Sample, sample_of
-from sfumato.evaluation.density import MEASUREMENTS as DENSITY
-from sfumato.evaluation.detection import MEASUREMENTS as DETECTION
 from sfumato.evaluation.evaluation import Evaluation, measure
-from sfumato.evaluation.membership import MEASUREMENTS as MEMBERSHIP
 from sfumato.evaluation.metric import Measurement
-from sfumato.evaluation.pairs import MEASUREMENTS as PAIRS
-from sfumato.evaluation.utility import MEASUREMENTS as UTILITY
-from sfumato.evaluation.workload import MEASUREMENTS as WORKLOAD
+from sfumato.evaluation.metrics.columns import MEASUREMENTS as COLUMNS
+from sfumato.evaluation.metrics.density import MEASUREMENTS as DENSITY
+from sfumato.evaluation.metrics.detection import MEASUREMENTS as DETECTION
+from sfumato.evaluation.metrics.membership import MEASUREMENTS as MEMBERSHIP
+from sfumato.evaluation.metrics.pairs import MEASUREMENTS as PAIRS
+from sfumato.evaluation.metrics.utility import MEASUREMENTS as UTILITY
+from sfumato.evaluation.metrics.workload import MEASUREMENTS as WORKLOAD
 from sfumato.progress import Progress, quiet
 from sfumato.release import Release
 from sfumato.schema import Schema

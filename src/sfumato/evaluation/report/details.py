@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from sfumato.errors import SfumatoError
 from sfumato.evaluation.comparison import Comparison
-from sfumato.evaluation.density import ANOMALY_AUROC, anomaly_curve
 from sfumato.evaluation.evaluation import Evaluation
 from sfumato.evaluation.metric import Part, Score
+from sfumato.evaluation.metrics.density import ANOMALY_AUROC, anomaly_curve
 from sfumato.evaluation.report.charts.curve import curve_chart
 from sfumato.evaluation.report.charts.dots import Dot, dots_chart
 from sfumato.evaluation.report.charts.gauge import gauge_chart

@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from sfumato.evaluation.binning import Binned, bin_column, bin_columns, count, join
 from sfumato.evaluation.comparison import MISSING, Comparison, Floats, Sample
-from sfumato.evaluation.correlation import is_constant, kendall, pearson, product, ranks, spearman, unit
-from sfumato.evaluation.divergence import cramers_v, total_variation
 from sfumato.evaluation.metric import Measurement, Metric, Part
-from sfumato.evaluation.subsets import choose_subsets
+from sfumato.evaluation.metrics.binning import Binned, bin_column, bin_columns, count, join
+from sfumato.evaluation.metrics.correlation import is_constant, kendall, pearson, product, ranks, spearman, unit
+from sfumato.evaluation.metrics.divergence import cramers_v, total_variation
+from sfumato.evaluation.metrics.subsets import choose_subsets
 from sfumato.schema import Categorical
 
 MOST_PAIRS = 5_000

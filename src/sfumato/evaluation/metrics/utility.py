@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sfumato.evaluation import efficacy
 from sfumato.evaluation.comparison import Comparison, Floats, Ints, Sample
-from sfumato.evaluation.design_matrix import Matrix, standardised
-from sfumato.evaluation.estimators import CLASSIFIERS, REGRESSORS, Build, probabilities, seed_of, steady
 from sfumato.evaluation.metric import Measurement, Metric, Part
-from sfumato.evaluation.prediction import Prediction, prediction_of
-from sfumato.evaluation.roc import auroc
+from sfumato.evaluation.metrics import efficacy
+from sfumato.evaluation.metrics.design_matrix import Matrix, standardised
+from sfumato.evaluation.metrics.estimators import CLASSIFIERS, REGRESSORS, Build, probabilities, seed_of, steady
+from sfumato.evaluation.metrics.prediction import Prediction, prediction_of
+from sfumato.evaluation.metrics.roc import auroc
 
 MOST_ROWS = 10_000
 """Most rows of each table that models are trained on, and tested on."""

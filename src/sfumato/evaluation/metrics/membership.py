@@ -17,8 +17,8 @@ from scipy.stats import norm
 from sfumato.errors import ArgumentError
 from sfumato.evaluation.comparison import Comparison, Floats, Sample
 from sfumato.evaluation.metric import Measurement, Metric, Part
-from sfumato.evaluation.mixed_distance import MixedRows, distance_blocks, mixed_rows, nearest
-from sfumato.evaluation.roc import auroc, null_error
+from sfumato.evaluation.metrics.mixed_distance import MixedRows, distance_blocks, mixed_rows, nearest
+from sfumato.evaluation.metrics.roc import auroc, null_error
 
 MOST_ROWS = 40_000
 """Most rows of each table that are looked at: among few of many rows, a copy would hardly meet its original."""

@@ -9,7 +9,7 @@ import numpy as np
 from sfumato.errors import ArgumentError
 from sfumato.evaluation.comparison import Comparison, Floats, Sample
 from sfumato.evaluation.metric import Measurement, Metric, Part
-from sfumato.evaluation.roc import RocCurve, auroc, null_error, roc_curve
+from sfumato.evaluation.metrics.roc import RocCurve, auroc, null_error, roc_curve
 
 MOST_ROWS = 5_000
 """Most rows of each table that are scored."""

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.evaluation.comparison import Comparison, Ints, Sample
-from sfumato.evaluation.design_matrix import plain
-from sfumato.evaluation.estimators import seed_of, steady
 from sfumato.evaluation.metric import Measurement, Metric, Part
-from sfumato.evaluation.prediction import Prediction, prediction_of
+from sfumato.evaluation.metrics.design_matrix import plain
+from sfumato.evaluation.metrics.estimators import seed_of, steady
+from sfumato.evaluation.metrics.prediction import Prediction, prediction_of
 from sfumato.schema import Boolean, Categorical
 
 MOST_ROWS = 20_000

@@ -13,10 +13,10 @@ import numpy as np
 
 from sfumato.errors import ArgumentError
 from sfumato.evaluation.comparison import Comparison, Floats
-from sfumato.evaluation.design_matrix import plain
-from sfumato.evaluation.estimators import seed_of, steady, xgboost_classifier
 from sfumato.evaluation.metric import Measurement, Metric, Part
-from sfumato.evaluation.roc import auroc
+from sfumato.evaluation.metrics.design_matrix import plain
+from sfumato.evaluation.metrics.estimators import seed_of, steady, xgboost_classifier
+from sfumato.evaluation.metrics.roc import auroc
 
 FOLDS = 3
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 from scipy import special
 
-from sfumato.evaluation.binning import MOST_CELLS
 from sfumato.evaluation.comparison import Floats, Ints
+from sfumato.evaluation.metrics.binning import MOST_CELLS
 
 UNSEEN = 1e-6
 """What SDMetrics counts for a level that no real row has, so that its frequency can be divided by."""

@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from sfumato.evaluation.binning import bin_column, count
 from sfumato.evaluation.comparison import Comparison
-from sfumato.evaluation.divergence import (
+from sfumato.evaluation.metric import Measurement, Metric, Part
+from sfumato.evaluation.metrics.binning import bin_column, count
+from sfumato.evaluation.metrics.divergence import (
     frequency_test,
     homogeneity_test,
     jensen_shannon,
     kolmogorov_smirnov,
     total_variation,
 )
-from sfumato.evaluation.metric import Measurement, Metric, Part
 
 KS_COMPLEMENT = Metric(
     name="ks_complement",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.evaluation.comparison import Comparison, Floats, Ints
-from sfumato.evaluation.design_matrix import Matrix
+from sfumato.evaluation.metrics.design_matrix import Matrix
 
 Build = Callable[[int, int], Any]
 """Makes an estimator from a seed and the number of classes (1 for regression)."""

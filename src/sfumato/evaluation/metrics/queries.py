@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.evaluation.binning import bounds_of
 from sfumato.evaluation.comparison import Sample
+from sfumato.evaluation.metrics.binning import bounds_of
 from sfumato.schema import Boolean, Categorical, Modelled, Schema
 
 OPEN_END = 0.25

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from sfumato.checks import whole
-from sfumato.evaluation.binning import bin_columns, count, join
 from sfumato.evaluation.comparison import Comparison
-from sfumato.evaluation.divergence import total_variation
 from sfumato.evaluation.metric import Measurement, Metric, Part
-from sfumato.evaluation.queries import answer, draw_query
-from sfumato.evaluation.subsets import choose_subsets
+from sfumato.evaluation.metrics.binning import bin_columns, count, join
+from sfumato.evaluation.metrics.divergence import total_variation
+from sfumato.evaluation.metrics.queries import answer, draw_query
+from sfumato.evaluation.metrics.subsets import choose_subsets
 
 SUBSETS = 64
 SUBSET_BINS = 8

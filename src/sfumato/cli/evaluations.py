@@ -1,0 +1,251 @@
+"""Evaluations: the commands that look at private rows to judge synthetic ones, and the audit, which needs no rows.
+
+What is measured on private rows goes into a file that its owner alone can read, and never to the terminal.
+"""
+
+import json as jsons
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import sfumato
+from sfumato.cli.app import app
+from sfumato.cli.console import fail, listing, print_json, print_rich, say, setting_text, watched
+from sfumato.cli.options import Force, Json
+from sfumato.cli.outputs import check_output, write_bytes
+from sfumato.cli.settings import configured
+from sfumato.errors import ArgumentError
+from sfumato.evaluation import Evaluation, comparison_page, evaluate, report_page
+from sfumato.release import Release
+from sfumato.release.wording import number, protected_words
+from sfumato.schema import Schema
+
+Page = Annotated[Path, typer.Option("--output", "-o", help="Where to write: .html for people, .json for programs.")]
+Holdout = Annotated[
+    Path | None, typer.Option("--holdout", help="Real rows that no model was fitted to: for utility and likelihood.")
+]
+Anomalies = Annotated[Path | None, typer.Option("--anomalies", help="Rows that a density should find unlikely.")]
+Target = Annotated[
+    str | None, typer.Option("--target", help="The column that utility predicts; default: the last of the schema.")
+]
+SUFFIXES = (".html", ".json")
+NOT_PRIVATE = (
+    "It was computed on private rows without noise, so it is as private as they are: the certificate does not "
+    "cover it. Do not publish it, and keep it apart from the release."
+)
+
+
+@app.command()
+def report(
+    *,
+    real: Annotated[Path, typer.Option("--real", help="The rows that the model was fitted to.")],
+    synthetic: Annotated[Path, typer.Option("--synthetic", help="Synthetic rows, as 'sfumato sample' wrote them.")],
+    output: Page,
+    schema: Annotated[
+        Path | None, typer.Option("--schema", help="The public schema; default: that of the release.")
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option("--model", help="The release: adds its certificate and its likelihoods.")
+    ] = None,
+    holdout: Holdout = None,
+    anomalies: Anomalies = None,
+    target: Target = None,
+    seed: Annotated[int, typer.Option("--seed", help="Fixes samples and models of the metrics.")] = 0,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Write one page that shows how good a synthetic table is.
+
+    The page is computed on private rows without noise: it is for whoever may see the rows, is readable by its
+    owner alone (mode 0600), and is no part of the release.
+    """
+    check_output(output, force=force, suffixes=SUFFIXES)
+    release = None if model is None else sfumato.load(model)
+    declared = _schema(schema, release)
+    tables = {"real": real, "synthetic": synthetic, "holdout": holdout, "anomalies": anomalies}
+    names = {what: path.name for what, path in tables.items() if path is not None}
+    with watched("reading", total_is_public=True) as progress:
+        evaluation = evaluate(
+            real,
+            synthetic,
+            declared,
+            holdout=holdout,
+            anomalies=anomalies,
+            release=release,
+            target=target,
+            seed=seed,
+            names=names,
+            progress=progress,
+        )
+        progress("drawing the page", 0, 1)
+        content = report_page(evaluation) if _is_page(output) else _as_json(evaluation.to_dict())
+    write_bytes(content.encode(), output, private=True)
+    _tell(output, json=json)
+
+
+@app.command()
+def compare(
+    models: Annotated[list[Path], typer.Argument(metavar="MODEL...", help="Releases, as 'sfumato fit' wrote them.")],
+    *,
+    real: Annotated[
+        Path | None, typer.Option("--real", help="Private rows to judge each release by; needs -o.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where to write: .html for people, .json for programs.")
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option("--rows", "-n", help="Rows to draw from each; default: the declared rows.")
+    ] = None,
+    holdout: Holdout = None,
+    target: Target = None,
+    seed: Annotated[int, typer.Option("--seed", help="Fixes the rows drawn and the models of the metrics.")] = 0,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Set several releases side by side.
+
+    Without --real, their certificates, on the terminal: this needs no private rows. With --real, every metric of each
+    on rows drawn from it, in a file that is as private as those rows.
+    """
+    if (real is None) != (output is None):
+        raise ArgumentError("compare: --real and --output go together: what is measured on rows goes into a file.")
+    check_output(output, force=force, suffixes=SUFFIXES)
+    releases = _releases(models)
+    if real is None or output is None:
+        _show_certificates(releases, json=json)
+        return
+    with watched("reading", total_is_public=True) as progress:
+        found: dict[str, Evaluation] = {}
+        for name, release in releases.items():
+            synthetic = release.sample_arrow(_rows(release, rows), seed=seed, progress=progress)
+            given: dict[str, Any] = {"holdout": holdout, "release": release, "target": target, "seed": seed}
+            found[name] = evaluate(real, synthetic, release.schema, **given, progress=progress)
+    if _is_page(output):
+        content = comparison_page(found)
+    else:
+        content = _as_json({name: evaluation.to_dict() for name, evaluation in found.items()})
+    write_bytes(content.encode(), output, private=True)
+    _tell(output, json=json)
+
+
+@app.command()
+def audit(
+    method: Annotated[str, typer.Argument(metavar="METHOD", help="See 'sfumato methods'.")],
+    *,
+    epsilon: Annotated[float, typer.Option("--epsilon", help="The budget that is certified and attacked.")] = 4.0,
+    delta: Annotated[float, typer.Option("--delta", help="The other half of the budget.")] = 1e-5,
+    canaries: Annotated[int, typer.Option("--canaries", help="Canaries of each white-box attack.")] = 10_000,
+    confidence: Annotated[float, typer.Option("--confidence", help="Of each lower bound.")] = 0.999,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the method; repeatable.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="More canaries and more pairs; takes long.")] = False,
+    json: Json = False,
+) -> int:
+    """Attack a method and print a lower bound on its epsilon beside the certified one. Needs no data."""
+    from sfumato.audit import audit as attack
+
+    config = configured(method, settings or [])
+    with watched("planting canaries", total_is_public=True) as progress:
+        result = attack(
+            config,
+            epsilon=epsilon,
+            delta=delta,
+            canaries=canaries,
+            confidence=confidence,
+            full=full,
+            progress=progress,
+        )
+    if json:
+        print_json(result.to_dict())
+    else:
+        print_rich(*_findings(result))
+    if result.violated:
+        fail("the audit found more leakage than is certified: do not release what this method made; please report it")
+    return 70 if result.violated else 0
+
+
+def _schema(path: Path | None, release: Release | None) -> Schema:
+    if path is not None:
+        return Schema.load(path)
+    if release is None:
+        raise ArgumentError("Say how to read the tables: --schema SCHEMA, or --model MODEL to use its schema.")
+    return release.schema
+
+
+def _releases(models: list[Path]) -> dict[str, Release]:
+    """Releases by the shortest names that tell them apart."""
+    short = [path.stem for path in models]
+    names = short if len(set(short)) == len(short) else [str(path) for path in models]
+    if len(set(names)) < len(names):
+        raise ArgumentError("compare: a release was named twice")
+    return {name: sfumato.load(path) for name, path in zip(names, models, strict=True)}
+
+
+def _rows(release: Release, rows: int | None) -> int:
+    count = release.schema.rows if rows is None else rows
+    if count is None:
+        raise ArgumentError("A schema declares no number of rows: say how many with -n.")
+    return count
+
+
+def _is_page(output: Path) -> bool:
+    return output.suffix.lower() == ".html"
+
+
+def _as_json(fields: Mapping[str, Any]) -> str:
+    stated = {"warning": NOT_PRIVATE, **fields}
+    return jsons.dumps(stated, indent=2, allow_nan=False) + "\n"
+
+
+def _tell(output: Path, *, json: bool) -> None:
+    say(f"Written to {output}. {NOT_PRIVATE}")
+    if json:
+        print_json({"written": str(output), "private": True})
+
+
+def _show_certificates(releases: Mapping[str, Release], *, json: bool) -> None:
+    if json:
+        print_json({name: release.certificate.to_dict() for name, release in releases.items()})
+        return
+    facts = {name: _facts(release) for name, release in releases.items()}
+    labels = list(dict.fromkeys(label for found in facts.values() for label in found))
+    rows = [(label, *(found.get(label, "") for found in facts.values())) for label in labels]
+    print_rich(listing("Releases", ("", *facts), rows))
+
+
+def _facts(release: Release) -> dict[str, str]:
+    certificate = release.certificate
+    public = certificate.public
+    settings = public.get("settings")
+    stated = {f"setting {name}": setting_text(value) for name, value in settings.items()} if settings else {}
+    return {
+        "status": certificate.status,
+        "method": str(public.get("method")),
+        "epsilon": number(certificate.epsilon),
+        "delta": f"{certificate.delta:g}",
+        "protected": protected_words(certificate),
+        "columns": str(len(release.schema.columns)),
+        "declared rows": setting_text(release.schema.rows),
+        **stated,
+    }
+
+
+def _findings(result: Any) -> list[Any]:
+    rows = [
+        (
+            finding.name,
+            number(finding.certified),
+            f"{finding.lower:.3f}",
+            f"{finding.ratio:.2f}",
+            f"{finding.confidence:.3%}",
+            "VIOLATED" if finding.violated else "holds",
+        )
+        for finding in result.findings
+    ]
+    heads = ("attack", "certified epsilon", "lower bound", "ratio", "confidence", "verdict")
+    play = result.play
+    pairs = [("pairs of neighbours", play.pairs), ("violations", len(play.violations)), *enumerate(play.violations, 1)]
+    return [listing("Canaries", heads, rows), listing("Record-play", ("what", "found"), pairs)]

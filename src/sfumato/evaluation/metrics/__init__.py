@@ -1,0 +1,1 @@
+"""The metrics, one family a file, and the parts that they share."""
