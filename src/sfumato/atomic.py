@@ -18,7 +18,7 @@ def atomic_file(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
     hidden = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     try:
         opener = _owner_only if private else None
-        with open(hidden, "xb", opener=opener) as stream:  # noqa: PTH123 (Path.open takes no opener)
+        with open(hidden, "xb", opener=opener) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
