@@ -42,6 +42,7 @@ audit: install
 
 report-adult: install
 	$(BIN)/python -m benchmarks.report
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.screenshots private-adult/report.html
 
 results: install
 	$(BIN)/python -m benchmarks.results
