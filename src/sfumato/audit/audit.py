@@ -90,10 +90,11 @@ def pooled(
     random: np.random.Generator,
     progress: Progress = quiet,
 ) -> Observations:
-    """The observations of so many canaries, in runs of at most 10,000."""
-    sizes = [_BLOCK] * (canaries // _BLOCK) or [canaries]
+    """The observations of so many canaries, in equal runs of at most 10,000: a plan may depend on their number."""
+    num_runs = -(-canaries // _BLOCK)
+    size = -(-canaries // num_runs)
     runs = [
         observe(method, budget=budget, canaries=size, participation=participation, random=random, progress=progress)
-        for size in sizes
+        for _ in range(num_runs)
     ]
     return sum(runs[1:], runs[0])
