@@ -137,8 +137,9 @@ def test_releases_side_by_side_on_rows(home, tmp_path, capsys):
         assert capsys.readouterr().out == ""
         assert mode(tmp_path / name) == 0o600
     found = json.loads((tmp_path / "c.json").read_text())
-    assert set(found) == {"warning", "one", "four"}
-    assert found["one"].keys() == CATALOGUE.keys()
+    assert set(found) == {"warning", "releases"}
+    assert set(found["releases"]) == {"one", "four"}
+    assert found["releases"]["one"].keys() == CATALOGUE.keys()
     text = (tmp_path / "c.html").read_text(encoding="utf-8")
     assert "one" in text and "four" in text and "computed on private rows" in text
 
@@ -147,5 +148,20 @@ def test_evaluate_in_python(home):
     schema = sfumato.Schema.load(home / "schema.toml")
     found = evaluate(home / "real.csv", home / "synthetic.csv", schema)
     assert found.score("tv_binned").value is not None
+    for thing in (found, found.comparison, found.comparison.real):
+        assert "private" in repr(thing) and len(repr(thing)) < 100, "a notebook prints what stands last"
     with pytest.raises(sfumato.ArgumentError, match="Unknown metric"):
         found.score("nothing")
+
+
+def test_extreme_numbers_change_no_exit_code(tmp_path, capsys):
+    """A row near the ends of very wide public bounds overflows some figures; that is a failed part and no more."""
+    columns = "".join(f'[columns.{name}]\nkind = "continuous"\nlower = -8e307\nupper = 8e307\n' for name in "xy")
+    (tmp_path / "schema.toml").write_text("rows = 50\n" + columns)
+    rows = [f"{place}.5,{place % 7}" for place in range(40)]
+    for name, more in (("plain", []), ("wide", ["8e307,-8e307"])):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["x,y", *rows, *more, ""]))
+        tables = ["--real", str(tmp_path / f"{name}.csv"), "--synthetic", str(tmp_path / "plain.csv")]
+        given = ["report", *tables, "--schema", str(tmp_path / "schema.toml")]
+        assert main([*given, "-o", str(tmp_path / f"{name}.json")]) == 0
+        assert main([*given, "-o", str(tmp_path / f"{name}.html")]) == 0

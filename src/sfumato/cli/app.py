@@ -7,7 +7,9 @@ environment variable SFUMATO_TRACEBACK is set, since a traceback can hold privat
 
 import logging
 import os
+import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Sequence
@@ -33,6 +35,7 @@ _USAGE: Any = typer.BadParameter.__mro__[2]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     wants_traceback = bool(os.environ.get("SFUMATO_TRACEBACK"))
+    _stop_cleanly()
     with warnings.catch_warnings():
         # Warnings and logs of other libraries may quote cells.
         if not wants_traceback:
@@ -47,6 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 70
         finally:
             logging.disable(logging.NOTSET)
+
+
+def _stop_cleanly() -> None:
+    """Let a request to stop end as Ctrl-C does, so that no half-written file is left behind."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def _run(arguments: Sequence[str] | None) -> int:

@@ -3,7 +3,6 @@
 What is measured on private rows goes into a file that its owner alone can read, and never to the terminal.
 """
 
-import json as jsons
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,12 +11,13 @@ import typer
 
 import sfumato
 from sfumato.cli.app import app
-from sfumato.cli.console import fail, listing, print_json, print_rich, say, setting_text, watched
+from sfumato.cli.console import fail, listing, print_json, print_rich, same, say, setting_text, watched
 from sfumato.cli.options import Force, Json
-from sfumato.cli.outputs import check_output, write_bytes
+from sfumato.cli.outputs import check_output
 from sfumato.cli.settings import configured
-from sfumato.errors import ArgumentError
-from sfumato.evaluation import Evaluation, comparison_page, evaluate, report_page
+from sfumato.errors import ArgumentError, ReleaseError
+from sfumato.evaluation import Evaluation, evaluate, save_report
+from sfumato.evaluation.report import NOT_PRIVATE, SUFFIXES
 from sfumato.release import Release
 from sfumato.release.wording import number, protected_words
 from sfumato.schema import Schema
@@ -30,11 +30,6 @@ Anomalies = Annotated[Path | None, typer.Option("--anomalies", help="Rows that a
 Target = Annotated[
     str | None, typer.Option("--target", help="The column that utility predicts; default: the last of the schema.")
 ]
-SUFFIXES = (".html", ".json")
-NOT_PRIVATE = (
-    "It was computed on private rows without noise, so it is as private as they are: the certificate does not "
-    "cover it. Do not publish it, and keep it apart from the release."
-)
 
 
 @app.command()
@@ -62,7 +57,7 @@ def report(
     owner alone (mode 0600), and is no part of the release.
     """
     check_output(output, force=force, suffixes=SUFFIXES)
-    release = None if model is None else sfumato.load(model)
+    release = None if model is None else _load(model)
     declared = _schema(schema, release)
     tables = {"real": real, "synthetic": synthetic, "holdout": holdout, "anomalies": anomalies}
     names = {what: path.name for what, path in tables.items() if path is not None}
@@ -80,8 +75,7 @@ def report(
             progress=progress,
         )
         progress("drawing the page", 0, 1)
-        content = report_page(evaluation) if _is_page(output) else _as_json(evaluation.to_dict())
-    write_bytes(content.encode(), output, private=True)
+        save_report(evaluation, output)
     _tell(output, json=json)
 
 
@@ -122,11 +116,7 @@ def compare(
             synthetic = release.sample_arrow(_rows(release, rows), seed=seed, progress=progress)
             given: dict[str, Any] = {"holdout": holdout, "release": release, "target": target, "seed": seed}
             found[name] = evaluate(real, synthetic, release.schema, **given, progress=progress)
-    if _is_page(output):
-        content = comparison_page(found)
-    else:
-        content = _as_json({name: evaluation.to_dict() for name, evaluation in found.items()})
-    write_bytes(content.encode(), output, private=True)
+    save_report(found, output)
     _tell(output, json=json)
 
 
@@ -181,7 +171,15 @@ def _releases(models: list[Path]) -> dict[str, Release]:
     names = short if len(set(short)) == len(short) else [str(path) for path in models]
     if len(set(names)) < len(names):
         raise ArgumentError("compare: a release was named twice")
-    return {name: sfumato.load(path) for name, path in zip(names, models, strict=True)}
+    return {name: _load(path) for name, path in zip(names, models, strict=True)}
+
+
+def _load(path: Path) -> Release:
+    """A release whose stated epsilon is what its charges add up to: no page repeats one that is not."""
+    release = sfumato.load(path)
+    if not same(release.certificate.rederive(), release.certificate.epsilon):
+        raise ReleaseError(f"{str(path)!r}: the stated epsilon is not what its charges add up to; do not trust it")
+    return release
 
 
 def _rows(release: Release, rows: int | None) -> int:
@@ -189,15 +187,6 @@ def _rows(release: Release, rows: int | None) -> int:
     if count is None:
         raise ArgumentError("A schema declares no number of rows: say how many with -n.")
     return count
-
-
-def _is_page(output: Path) -> bool:
-    return output.suffix.lower() == ".html"
-
-
-def _as_json(fields: Mapping[str, Any]) -> str:
-    stated = {"warning": NOT_PRIVATE, **fields}
-    return jsons.dumps(stated, indent=2, allow_nan=False) + "\n"
 
 
 def _tell(output: Path, *, json: bool) -> None:

@@ -50,14 +50,14 @@ def check_output(output: Path | None, *, force: bool, suffixes: tuple[str, ...] 
         raise ArgumentError(f"output {str(output)!r}: the folder {str(folder)!r} does not exist; create it")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ArgumentError(f"output {str(output)!r}: the folder {str(folder)!r} cannot be written to")
-    if output.exists() and not force:
+    if os.path.lexists(output) and not force:  # a link that leads nowhere is there too
         raise ArgumentError(f"output {str(output)!r}: is there already; choose another name, or add --force")
 
 
-def write_bytes(content: bytes, path: Path, *, private: bool = False) -> None:
-    """Write a file in full or not at all; a private one for its owner alone."""
+def write_bytes(content: bytes, path: Path) -> None:
+    """Write a file in full or not at all."""
     try:
-        with atomic_file(path, private=private) as stream:
+        with atomic_file(path) as stream:
             stream.write(content)
     except OSError as error:
         raise ArgumentError(f"output {str(path)!r}: {(error.strerror or 'cannot be written').lower()}") from None

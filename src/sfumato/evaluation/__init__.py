@@ -7,7 +7,7 @@ from sfumato.evaluation.catalogue import CATALOGUE, evaluate
 from sfumato.evaluation.comparison import Comparison, Sample, sample_of
 from sfumato.evaluation.evaluation import Evaluation
 from sfumato.evaluation.metric import Measurement, Metric, Part, Score
-from sfumato.evaluation.report import comparison_page, report_page
+from sfumato.evaluation.report import comparison_page, report_page, save_report
 
 __all__ = [
     "CATALOGUE",
@@ -22,4 +22,5 @@ __all__ = [
     "evaluate",
     "report_page",
     "sample_of",
+    "save_report",
 ]

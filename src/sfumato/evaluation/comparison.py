@@ -21,7 +21,7 @@ MISSING = -1
 """The code of a missing level."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Sample:
     """The rows of one table: numbers in their own units, levels as places in the schema.
 
@@ -32,6 +32,9 @@ class Sample:
     table: pa.Table
     numbers: Mapping[str, Floats]
     codes: Mapping[str, Ints]
+
+    def __repr__(self) -> str:
+        return "Sample(rows are private)"
 
     @property
     def num_rows(self) -> int:
@@ -51,7 +54,7 @@ class Sample:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Comparison:
     """What a report is about: real rows, synthetic rows, and what else is known.
 
@@ -72,6 +75,9 @@ class Comparison:
     seed: int = 0
     caps: str = ""
     names: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return "Comparison(rows are private)"
 
     def __post_init__(self) -> None:
         if self.target is not None and self.target not in dict(self.schema.modelled):

@@ -10,7 +10,7 @@ from sfumato.evaluation.metric import Measurement, Score
 from sfumato.progress import Progress, quiet
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Evaluation:
     """The scores of a comparison by group: columns, pairs, workload, detection, utility, density, membership.
 
@@ -19,6 +19,10 @@ class Evaluation:
 
     comparison: Comparison
     groups: Mapping[str, tuple[Score, ...]]
+
+    def __repr__(self) -> str:
+        # What stands last in a notebook is printed: neither rows nor what was measured on them.
+        return "Evaluation(private; see .score(name).text, .to_dict() or save_report)"
 
     @property
     def scores(self) -> tuple[Score, ...]:

@@ -56,6 +56,8 @@ class Part:
             object.__setattr__(self, "failure", self.failure or "not a finite number")
         if self.value is None and self.failure is None:
             object.__setattr__(self, "failure", "no value")
+        finite = {name: float(number) for name, number in self.detail.items() if math.isfinite(number)}
+        object.__setattr__(self, "detail", finite)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +79,8 @@ class Score:
     def value(self) -> float | None:
         """The mean over the parts that have a value; None where none has."""
         values = [part.value for part in self.parts if part.value is not None]
-        return math.fsum(values) / len(values) if values else None
+        # Divided before they are added: the sum of values that are finite need not be.
+        return math.fsum(value / len(values) for value in values) if values else None
 
     @property
     def failures(self) -> tuple[Part, ...]:
