@@ -1,6 +1,7 @@
 """Pipeline: from a private table to a certified release, the whole story on one screen."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,10 @@ def fit_through(
     randomness: Randomness,
     progress: Progress = quiet,
 ) -> Release:
-    """The fit through given doors: the curator's own, or those of an audit that watches the same fit from inside."""
+    """The fit through given doors: the curator's own, or those of an audit that watches the same fit from inside.
+
+    Guarantees: through any doors but the curator's own, the certificate says "not for release".
+    """
     adjacency = adjacency_of(schema, method)
     arrow, kind = to_arrow(table)
     faults = check_columns(arrow, schema)
@@ -69,7 +73,8 @@ def fit_through(
     curator = doors(rows, ledger=ledger, randomness=randomness, public_size=schema.rows, progress=progress)
     model = method.fit(curator, layout_of(schema))
     public = {"method": method.name, "settings": method.settings(), "declared_rows": schema.rows}
-    return Release(model=model, schema=schema, certificate=certify(ledger, randomness, public), kind=kind)
+    source = randomness if doors is Curator else replace(randomness, source="known")
+    return Release(model=model, schema=schema, certificate=certify(ledger, source, public), kind=kind)
 
 
 def private_rows(table: pa.Table, schema: Schema) -> dict[str, np.ndarray]:

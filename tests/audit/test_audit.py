@@ -18,7 +18,7 @@ class Small(Maf):
 
 
 def test_every_attack_reports_beside_the_certificate():
-    """False alarms: three bounds at 99.9999 %."""
+    """False alarms: each bound at 99.9999 %, and one in ten thousand for related noise."""
     told = []
     result = audit(
         Small(steps=3, blocks=1, width=4),
@@ -27,9 +27,10 @@ def test_every_attack_reports_beside_the_certificate():
         confidence=1 - 1e-6,
         progress=lambda *given: told.append(given),
     )
-    names = [finding.name for finding in result.findings]
-    assert names == ["white box, full participation", "white box, as planned", "one run, end to end"]
-    assert not result.violated and result.play.pairs == 11 and told
+    names = [finding.name for finding in result.findings if not finding.name.startswith("  ")]
+    assert names[0] == "white box, full participation" and "white box, full participation, units of 3 rows" in names
+    assert names[-2:] == ["white box, as planned", "one run, end to end"]
+    assert not result.violated and result.faults == () and result.play.pairs >= 11 and told
     assert all(finding.certified <= 8 and finding.lower <= finding.certified for finding in result.findings)
     assert result.findings[0].lower > 4, "500 canaries show at least half of it"
     fields = result.to_dict()

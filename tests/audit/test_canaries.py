@@ -4,6 +4,7 @@ Coins and noise are fixed, so each test either always or never fails. False alar
 passes the truth once in a thousand runs.
 """
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -56,9 +57,9 @@ def test_full_participation_shows_nearly_all_of_the_certified_epsilon(method, ep
 
 
 def test_the_methods_own_plan_shows_something_and_not_too_much():
-    """Hidden sampling: looser, and without an assumption about the law of the scores."""
-    finding = watched(Maf(steps=50, batch=1_000), participation="planned", canaries=4_000).finding(CONFIDENCE)
-    assert 0.1 < finding.ratio <= 1
+    """Hidden sampling: at least 0.6 of the certified epsilon, the goal of G8 for likelihood ratios."""
+    finding = watched(Maf(steps=100, batch=1_000), participation="planned", canaries=4_000).finding(CONFIDENCE)
+    assert 0.6 < finding.ratio <= 1
 
 
 def test_a_unit_of_two_rows_is_audited_as_one():
@@ -132,10 +133,21 @@ def _noise(change):
     return plant
 
 
+def _clip_coordinates(self, vectors, valid):
+    steps = lambda leaf: jnp.clip(leaf / self.bound, -1, 1) * GRID * valid.reshape((-1,) + (1,) * (leaf.ndim - 1))
+    return jax.tree.map(lambda leaf: jnp.sum(steps(leaf).astype(jnp.int32), axis=0), vectors)
+
+
+def _first_norm(real=FlatClip.factors):
+    return lambda self, vectors, valid: real(self, jax.tree.leaves(vectors)[0], valid)
+
+
 BROKEN = {
     "half the noise": _noise(_half_noise),
     "noise used again in each step": _noise(_same_noise),
     "no clipping": lambda patch: patch.setattr(FlatClip, "factors", _no_clip),
+    "clipping by coordinate": lambda patch: patch.setattr(FlatClip, "grid_sum", _clip_coordinates),
+    "norm of the first array alone": lambda patch: patch.setattr(FlatClip, "factors", _first_norm()),
     "rows counted twice": lambda patch: patch.setattr(
         FlatClip, "grid_sum", lambda self, vectors, valid, real=FlatClip.grid_sum: _twice(real(self, vectors, valid))
     ),
@@ -162,13 +174,62 @@ def test_the_same_audits_find_nothing_in_the_sound_mechanism():
     assert min(finding.lower for finding in found) > 1, "each still shows something"
 
 
+def _halved(key, nonce, num, deviation):
+    return gaussian_integers(key, nonce, num, deviation / 3)
+
+
+def test_a_cheap_door_is_held_to_its_own_charge(monkeypatch):
+    """Too little noise in sums of a small share hardly shows in the whole, but does against the charge of each sum."""
+    monkeypatch.setattr(curator_module, "gaussian_integers", _halved)
+    whole, *doors = watched(Maf(steps=3), canaries=4_000).findings(CONFIDENCE)
+    assert not whole.violated
+    assert [door.violated for door in doors] == [True, True, True, False]
+
+
+def test_what_is_not_charged_is_told(monkeypatch):
+    real = Ledger.charge
+    free = lambda self, event, purpose: None if "round 2" in purpose else real(self, event, purpose)
+    monkeypatch.setattr(Ledger, "charge", free)
+    seen = watched(Maf(steps=3), canaries=500)
+    # The number of charges is part of every nonce, so the next call then draws the same noise, which shows too.
+    assert seen.faults == (
+        "location and scale, round 2 of 3: the ledger was not charged for what was done",
+        "the noise of two answers is related",
+    )
+
+
+NOISE_USED_TWICE = {
+    "every second step": lambda k, n, m, d: gaussian_integers(k, jnp.stack([n[0], n[1] // 2, n[2]]), m, d),
+    "every call": lambda k, n, m, d: gaussian_integers(k, n * jnp.array([0, 1, 1], jnp.uint32), m, d),
+    "pairs of coordinates": lambda k, n, m, d: jnp.repeat(gaussian_integers(k, n, -(-m // 2), d), 2)[:m],
+    "both arrays": lambda k, n, m, d: jnp.tile(gaussian_integers(k, n, -(-m // 2), d), 2)[:m],
+}
+
+
+@pytest.mark.parametrize("defect", NOISE_USED_TWICE)
+def test_noise_that_is_used_twice_is_told(defect, monkeypatch):
+    """False alarms of the sound mechanism: one in ten thousand."""
+    assert watched(Maf(steps=4), canaries=1_000).faults == ()
+    _noise(NOISE_USED_TWICE[defect])(monkeypatch)
+    assert any("related" in fault for fault in watched(Maf(steps=4), canaries=1_000).faults)
+
+
+def test_rows_taken_twice_as_often_are_found(monkeypatch):
+    """The method's own plan: sound, and with each row drawn at twice the accounted rate."""
+    method, real = Maf(steps=100, batch=400), PoissonSampling.draw
+    assert not watched(method, participation="planned", canaries=4_000).finding(CONFIDENCE).violated
+    twice = lambda self, words, rows: real(PoissonSampling(rate=2 * self.rate), words, rows)
+    monkeypatch.setattr(PoissonSampling, "draw", twice)
+    assert watched(method, participation="planned", canaries=4_000).finding(CONFIDENCE).violated
+
+
 def test_rows_taken_in_every_step_are_found_where_the_plan_hides_them(monkeypatch):
     """Sampling more often than accounted shows in the audit of the method's own plan alone."""
     method = Maf(steps=3, batch=100, scaling=None)
     assert not watched(method, participation="planned", epsilon=0.3).finding(CONFIDENCE).violated
     monkeypatch.setattr(PoissonSampling, "draw", lambda self, words, real: real)
     seen = watched(method, participation="planned", epsilon=0.3)
-    assert [part.finding(CONFIDENCE).violated for part in seen.parts(10)] == [True] * 10
+    assert [part.finding(CONFIDENCE).violated for part in seen.parts(3)] == [True] * 3
 
 
 def test_canaries_that_pull_nothing_show_nothing(monkeypatch):

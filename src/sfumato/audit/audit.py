@@ -12,9 +12,15 @@ from sfumato.audit.one_run import one_run
 from sfumato.audit.playback import PlayResult, play
 from sfumato.audit.white_box import Observations, observe
 from sfumato.checks import between, whole
-from sfumato.privacy import Budget
+from sfumato.privacy import Budget, Relation
 from sfumato.progress import Progress, quiet
 from sfumato.synthesizers import Synthesizer, method_named
+
+_FEW = 4_000
+"""Canaries of the attacks that need no more, or would take long with more."""
+
+_UNIT_ROWS = 3
+"""Rows of a unit, where the protection of units is attacked."""
 
 _BLOCK = 10_000
 """Canaries of one run: each has a coordinate of its own, so the work grows with the square."""
@@ -28,11 +34,13 @@ class AuditResult:
     settings: dict[str, Any]
     findings: tuple[Finding, ...]
     play: PlayResult
+    faults: tuple[str, ...] = ()
 
     @property
     def violated(self) -> bool:
-        """Whether any attack refutes the certificate, or any pair of neighbours differs."""
-        return bool(self.play.violations) or any(finding.violated for finding in self.findings)
+        """Whether any attack refutes the certificate, any pair of neighbours differs, or a door misbehaved."""
+        refuted = any(finding.violated for finding in self.findings)
+        return refuted or bool(self.play.violations) or bool(self.faults)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe fields."""
@@ -41,6 +49,7 @@ class AuditResult:
             "settings": self.settings,
             "violated": self.violated,
             "findings": [finding.to_dict() for finding in self.findings],
+            "faults": list(self.faults),
             "record_play": self.play.to_dict(),
         }
 
@@ -68,18 +77,35 @@ def audit(
     whole(100, canaries=canaries)
     between(0.5, 1 - 1e-9, confidence=confidence)
     random = np.random.default_rng()
-    ways: tuple[Participation, ...] = ("full", "planned")
     num = canaries * (5 if full else 1)
-    findings = [pooled(method, budget, num, way, random, progress).finding(confidence) for way in ways]
+    few = min(num, _FEW)
+    seen = [pooled(method, budget, num, "full", random, progress)]
+    seen += [pooled(trial, budget, few, "full", random, progress) for trial in _of_other_relations(method)]
+    if method.relation is Relation.ADD_OR_REMOVE_ONE:
+        seen.append(pooled(method, budget, few, "full", random, progress, max_rows=_UNIT_ROWS))
+    findings = [finding for each in seen for finding in each.findings(confidence)]
+    planned = pooled(method, budget, num if full else few, "planned", random, progress)
+    findings.append(planned.finding(confidence))
     hidden, plain = (2_000, 10_000) if full else (500, 1_000)
-    given: dict[str, Any] = {"confidence": confidence, "random": random, "progress": progress}
-    findings.append(one_run(method, budget=budget, canaries=hidden, plain=plain, **given))
+    # At a small epsilon, since so few guesses could not show a large one even if all of them were right.
+    small = Budget(epsilon=min(1.0, epsilon), delta=delta)
+    last: dict[str, Any] = {"confidence": confidence, "random": random, "progress": progress}
+    findings.append(one_run(method, budget=small, canaries=hidden, plain=plain, **last))
+    faults = tuple(dict.fromkeys(fault for each in (*seen, planned) for fault in each.faults))
     played = PlayResult()
     for trial in type(method).trials():
         played += play(trial, progress=progress)
         if full:
             played += play(trial, changes=random_neighbours(trial.relation, 200, random), progress=progress)
-    return AuditResult(method=method.name, settings=method.settings(), findings=tuple(findings), play=played)
+    return AuditResult(
+        method=method.name, settings=method.settings(), findings=tuple(findings), play=played, faults=faults
+    )
+
+
+def _of_other_relations(method: Synthesizer) -> list[Synthesizer]:
+    """One trial of the method for each relation that it protects under besides its own."""
+    found = {trial.relation: trial for trial in type(method).trials() if trial.relation is not method.relation}
+    return list(found.values())
 
 
 def pooled(
@@ -89,12 +115,22 @@ def pooled(
     participation: Participation,
     random: np.random.Generator,
     progress: Progress = quiet,
+    *,
+    max_rows: int = 1,
 ) -> Observations:
     """The observations of so many canaries, in equal runs of at most 10,000: a plan may depend on their number."""
     num_runs = -(-canaries // _BLOCK)
     size = -(-canaries // num_runs)
     runs = [
-        observe(method, budget=budget, canaries=size, participation=participation, random=random, progress=progress)
+        observe(
+            method,
+            budget=budget,
+            canaries=size,
+            participation=participation,
+            random=random,
+            max_rows=max_rows,
+            progress=progress,
+        )
         for _ in range(num_runs)
     ]
     return sum(runs[1:], runs[0])

@@ -10,7 +10,7 @@ from math import inf, log, sqrt
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
-from scipy.stats import beta, binom, chi, norm
+from scipy.stats import beta, binom, chi, norm, rankdata
 
 from sfumato.checks import between, positive, whole
 from sfumato.errors import ArgumentError
@@ -40,6 +40,8 @@ def gaussian_bound(inside: np.ndarray, outside: np.ndarray, delta: float, confid
     4.1
     """
     _check(delta, confidence)
+    if not (np.all(np.isfinite(inside)) and np.all(np.isfinite(outside))):
+        return inf  # no sound mechanism gives such scores: an alarm
     return gaussian_epsilon(least_distance(inside, outside, confidence), delta)
 
 
@@ -120,8 +122,13 @@ def threshold_bound(inside: np.ndarray, outside: np.ndarray, delta: float, confi
     """
     _check(delta, confidence)
     inside, outside = np.asarray(inside, np.float64), np.asarray(outside, np.float64)
+    if np.any(np.isnan(inside)) or np.any(np.isnan(outside)):
+        return inf  # no sound mechanism gives such scores: an alarm
     if min(inside.size, outside.size) < 4:
         return 0.0
+    # Only the order counts, and ranks are finite where scores are not.
+    ranks = rankdata(np.concatenate([inside, outside]))
+    inside, outside = ranks[: inside.size], ranks[inside.size :]
     error = (1 - confidence) / 2
     threshold, side = _best_threshold(np.sort(inside[::2]), np.sort(outside[::2]), delta, error)
     seen_in, seen_out = side * inside[1::2], side * outside[1::2]
@@ -144,6 +151,27 @@ def _best_threshold(inside: np.ndarray, outside: np.ndarray, delta: float, error
         at = int(np.argmax(bounds))
         best = max(best, (float(bounds[at]), float(grid[at]), side))
     return best[1], best[2]
+
+
+def error_limits(inside: np.ndarray, outside: np.ndarray, confidence: float) -> tuple[float, float]:
+    """Upper confidence limits of both error rates of a threshold: of calling "in" what is out, and the other way.
+
+    Half of the scores chooses the threshold, the other half gives the limits, each at half of the allowed error.
+    """
+    error = (1 - confidence) / 2
+    ranks = rankdata(np.concatenate([inside, outside]))
+    inside, outside = ranks[: inside.size], ranks[inside.size :]
+    grid = np.quantile(ranks, np.linspace(0, 1, 401))
+    alarms = [np.mean(outside[::2] >= at) + np.mean(inside[::2] < at) for at in grid]
+    threshold = grid[int(np.argmin(alarms))]
+    return (
+        _most_rate(int(np.count_nonzero(outside[1::2] >= threshold)), outside[1::2].size, error),
+        _most_rate(int(np.count_nonzero(inside[1::2] < threshold)), inside[1::2].size, error),
+    )
+
+
+def _most_rate(hits: int, num: int, error: float) -> float:
+    return 1.0 if hits >= num else float(beta.isf(error, hits + 1, num - hits))
 
 
 def rate_bound(
@@ -174,8 +202,8 @@ def one_run_bound(num_canaries: int, guesses: int, correct: int, delta: float, c
     5.809
     """
     whole(0, num_canaries=num_canaries, guesses=guesses, correct=correct)
-    if delta != 0:
-        _check(delta, confidence)
+    between(0, 1, delta=delta)
+    between(0.5, 1 - 1e-12, confidence=confidence)
     if correct > guesses or guesses > num_canaries:
         raise ArgumentError("Expected no more right guesses than guesses, and no more guesses than canaries.")
     excess = lambda epsilon: one_run_tail(num_canaries, guesses, correct, epsilon, delta) - (1 - confidence)

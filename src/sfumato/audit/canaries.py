@@ -1,15 +1,16 @@
 """Canaries: rows made to be found, put through the real doors while a method's own fit runs unchanged.
 
-Each canary has a coordinate to itself and asks for far more of it than the clipping bound allows. What comes out of a
-door at that coordinate is then the bound (if the canary was in and took part) plus noise, which is the worst case that
-the accountant reckons with. So the attack is tight: a lower bound far below the certificate would mean a loose
-accountant, one above it a defect of clipping, noise, sampling, calibration or ledger.
+Each canary has two coordinates to itself, in two arrays, and asks for far more of both than the clipping bound allows.
+What comes out of a door along them is then the bound (if the canary was in and took part) plus noise, which is the
+worst case that the accountant reckons with. So the attack is tight: a lower bound far below the certificate would mean
+a loose accountant, one above it a defect of clipping, noise, sampling, calibration or ledger.
 
 Reference: Nasr et al. 2023, "Tight auditing of differentially private machine learning"; Maddock, Sablayrolles and
 Stock 2023 (canary gradients).
 """
 
 from dataclasses import dataclass, replace
+from math import sqrt
 from typing import Any, Literal, TypeAlias
 
 import jax
@@ -21,7 +22,7 @@ from scipy.stats import binom
 
 from sfumato.checks import whole
 from sfumato.privacy import Adjacency, Curator, FixedSizeSampling, PoissonSampling, Relation, SgdPlan
-from sfumato.privacy.events import ExponentialChoice
+from sfumato.privacy.events import Event, ExponentialChoice, GaussianSum
 from sfumato.privacy.queries import ScoreQuery, SumQuery
 
 Participation: TypeAlias = Literal["full", "planned"]
@@ -62,12 +63,25 @@ class Canaries:
         return {"index": present, "sign": np.ones(present.size, np.float32)}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Heard:
+    """What one call of a door told: what it was charged as, the scores of the canaries, and the noise they met.
+
+    ``noise`` holds a line for each step, in standard deviations; None where it is hidden by sampling.
+    """
+
+    purpose: str
+    event: Event
+    scores: np.ndarray
+    noise: np.ndarray | None = None
+
+
 class CanaryCurator(Curator):
     """A curator whose doors are asked about canaries, whatever the method asks them.
 
     Every door runs the real one, with the method's own clipping, share, plan, calibration and ledger; only the
-    function of a row is another. ``scores`` sums up, over all doors, the log-likelihood ratio of "in" against "out" for
-    each canary. The method gets a stand-in for the answer: valid, since an auditor may do with an answer what he likes.
+    function of a row is another. ``heard`` keeps, for each call, the log-likelihood ratio of "in" against "out" of each
+    canary. The method gets a stand-in for the answer: valid, since an auditor may do with an answer what he likes.
 
     Successive questions pull with alternating sign, so that noise which is used twice cancels and shows.
     Under ``participation="full"`` every row takes part in every step of at most eight, so that the scores are normal;
@@ -82,7 +96,13 @@ class CanaryCurator(Curator):
         self._participation = participation
         self._random = random
         self._turn = 1.0
-        self.scores = np.zeros(canaries.num)
+        self.heard: list[Heard] = []
+        self.faults: list[str] = []
+
+    @property
+    def scores(self) -> np.ndarray:
+        """The log-likelihood ratio of each canary over all that was heard."""
+        return np.sum([heard.scores for heard in self.heard], axis=0) if self.heard else np.zeros(self._canaries.num)
 
     def noisy_sum(self, query: SumQuery, *, share: float) -> np.ndarray:
         """The real noisy sum over canaries; the method is given what an empty table might have answered."""
@@ -90,15 +110,35 @@ class CanaryCurator(Curator):
         self._turn = -turn
 
         def pull(row: dict[str, Array]) -> Array:
-            return jnp.where(jnp.arange(num) == row["index"], asked * turn * row["sign"], 0.0).astype(jnp.float32)
+            own = jnp.where(jnp.arange(num) == row["index"], asked * turn * row["sign"], 0.0).astype(jnp.float32)
+            return jnp.concatenate([own, own])
 
-        seen = super().noisy_sum(replace(query, function=pull, num_entries=num), share=share)
+        charged = len(self._ledger.entries)
+        seen = super().noisy_sum(replace(query, function=pull, num_entries=2 * num), share=share) / query.clip.bound
         multiplier = self._ledger.budget.multiplier(share)
-        adjacency = self._ledger.adjacency
-        sigma = multiplier * adjacency.sum_factor
+        sigma = multiplier * self._ledger.adjacency.sum_factor
+        along = turn * (seen[:num] + seen[num:]) / sqrt(2)
         with jax.enable_x64(True):
-            self.scores += np.asarray(log_ratio(jnp.asarray(turn * seen / query.clip.bound), sigma, 1.0, adjacency))
+            scores = np.asarray(log_ratio(jnp.asarray(along), sigma, 1.0, self._ledger.adjacency))
+        noise = (seen - turn * self._pull_of_all()) / sigma
+        self._note(query.purpose, GaussianSum(noise_multiplier=multiplier), scores, noise[None], charged)
         return self._random.normal(0, sigma * query.clip.bound, query.num_entries)
+
+    def _pull_of_all(self) -> np.ndarray:
+        """What sound clipping lets the canaries add at each of their coordinates, in bounds."""
+        adjacency, coins = self._ledger.adjacency, self._canaries.coins
+        if adjacency.relation is Relation.REPLACE_ONE:
+            own = np.where(coins, 1.0, -1.0)
+        else:
+            own = coins * float(adjacency.max_rows)
+        return np.concatenate([own, own]) / sqrt(2)
+
+    def _note(self, purpose: str, event: Event, scores: np.ndarray, noise: np.ndarray | None, charged: int) -> None:
+        """Keep what was heard, and compare what was charged for it with what was done."""
+        new = [(entry.purpose, entry.event) for entry in self._ledger.entries[charged:]]
+        if new != [(purpose, event)]:
+            self.faults.append(f"{purpose}: the ledger was not charged for what was done")
+        self.heard.append(Heard(purpose=purpose, event=event, scores=scores, noise=noise))
 
     def noisy_choice(self, query: ScoreQuery, *, epsilon: float) -> int:
         """The first candidate, charged but not looked at: what is thrown away can only loosen the bound."""
@@ -110,23 +150,37 @@ class CanaryCurator(Curator):
     ) -> tuple[Any, Any]:
         """The real noisy descent over canaries; the method is given back what it started from."""
         plan = self.plan(plan)
-        bound, adjacency = plan.clip.bound, self._ledger.adjacency
-        rate = plan.sampling.normaliser_rate
-        start = {"canaries": jnp.zeros(self._canaries.num, jnp.float32), "turn": jnp.ones((), jnp.float32)}
+        num, adjacency, rate = self._canaries.num, self._ledger.adjacency, plan.sampling.normaliser_rate
+        zeros = jnp.zeros(num, jnp.float32)
+        start = {"first": zeros, "second": zeros, "turn": jnp.ones((), jnp.float32)}
+        steps = plan.steps if self._participation == "full" else 0
+        scale = rate * self.size / plan.clip.bound
 
         def pull(at: Any, row: Any, key: Array) -> Float[Array, ""]:
-            return _ASKED * bound * jax.lax.stop_gradient(at["turn"]) * row["sign"] * at["canaries"][row["index"]]
+            asked = _ASKED * plan.clip.bound * jax.lax.stop_gradient(at["turn"]) * row["sign"]
+            return asked * (at["first"][row["index"]] + at["second"][row["index"]])
 
-        def listen(mean: Any, scores: Any, at: Any) -> tuple[Any, Any]:
+        def listen(mean: Any, heard: Any, at: Any) -> tuple[Any, Any]:
             # The charge is the last of the ledger by the time that this is compiled.
-            multiplier = self._ledger.events[-1].noise_multiplier  # type: ignore[union-attr]
-            sigma = multiplier * (2 if adjacency.relation is Relation.REPLACE_ONE else 1)
-            seen = mean["canaries"].astype(jnp.float64) * (at["turn"] * rate * self.size / bound)
-            return {**at, "turn": -at["turn"]}, scores + log_ratio(seen, sigma, rate, adjacency)
+            sigma = self._sigma()
+            seen = jnp.concatenate([mean["first"], mean["second"]]).astype(jnp.float64) * scale
+            along = at["turn"] * (seen[:num] + seen[num:]) / sqrt(2)
+            scores, noise, step = heard
+            noise = noise.at[step].set((seen - at["turn"] * self._pull_of_all()) / sigma) if steps else noise
+            return {**at, "turn": -at["turn"]}, (scores + log_ratio(along, sigma, rate, adjacency), noise, step + 1)
 
-        _, scores = super().noisy_descent(pull, start, self.scores, plan=plan, update=listen, purpose=purpose)
-        self.scores = np.asarray(scores, np.float64)
+        before = (np.zeros(num), np.zeros((steps, 2 * num)), np.zeros((), np.int32))
+        charged = len(self._ledger.entries)
+        _, (scores, noise, _) = super().noisy_descent(pull, start, before, plan=plan, update=listen, purpose=purpose)
+        multiplier = self._sigma() / (2 if adjacency.relation is Relation.REPLACE_ONE else 1)
+        event = plan.event(multiplier, adjacency)
+        self._note(purpose, event, np.asarray(scores), np.asarray(noise) if steps else None, charged)
         return params, state
+
+    def _sigma(self) -> float:
+        """The deviation of a step's noise, in bounds, as the last charge says."""
+        multiplier = self._ledger.events[-1].noise_multiplier  # type: ignore[union-attr]
+        return float(multiplier) * (2 if self._ledger.adjacency.relation is Relation.REPLACE_ONE else 1)
 
     def plan(self, plan: SgdPlan) -> SgdPlan:
         """The method's plan for as many rows as there are canaries; under full participation with every row."""

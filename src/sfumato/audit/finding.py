@@ -1,14 +1,15 @@
 """Finding: what one attack showed, beside what was certified."""
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """A lower bound on epsilon from an attack, beside the certified upper bound.
 
-    ``lower`` holds with probability ``confidence`` over the run of the attack, under ``assumptions``.
+    ``lower`` holds with probability ``confidence`` over the run of the attack, under ``assumptions``; ``most`` is the
+    greatest bound that the attack could have shown, had it been right about everything.
 
     >>> finding = Finding(name="x", certified=4.0, lower=3.0, delta=1e-5, confidence=0.999, observations=100)
     >>> finding.ratio, finding.violated
@@ -22,6 +23,7 @@ class Finding:
     confidence: float
     observations: int
     assumptions: str = ""
+    most: float = inf
 
     @property
     def ratio(self) -> float:
@@ -30,8 +32,15 @@ class Finding:
 
     @property
     def violated(self) -> bool:
-        """Whether the attack refutes the certificate at this confidence."""
-        return self.lower > self.certified
+        """Whether the attack refutes the certificate at this confidence. What is no number counts as an alarm."""
+        return not self.lower <= self.certified
+
+    @property
+    def verdict(self) -> str:
+        """In words. That an attack fails to refute proves nothing."""
+        if self.violated:
+            return "REFUTED"
+        return "not refuted" if self.most > self.certified else "too weak to refute"
 
     def to_dict(self) -> dict[str, object]:
         """JSON-safe fields; an infinite number is the text "infinity"."""
@@ -41,6 +50,8 @@ class Finding:
             "lower": _number(self.lower),
             "ratio": _number(self.ratio),
             "violated": self.violated,
+            "verdict": self.verdict,
+            "most": _number(self.most),
             "delta": self.delta,
             "confidence": self.confidence,
             "observations": self.observations,
@@ -49,4 +60,4 @@ class Finding:
 
 
 def _number(value: float) -> float | str:
-    return "infinity" if value == inf else value
+    return value if isfinite(value) else "infinity" if value == inf else "not a number"

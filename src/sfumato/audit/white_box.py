@@ -1,35 +1,52 @@
 """White box: the attack of one who sees every answer of every door, on canaries of his own."""
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import numpy as np
 
-from sfumato.audit.bounds import gaussian_bound, threshold_bound
+from sfumato.audit.bounds import gaussian_bound, most_provable, threshold_bound
 from sfumato.audit.canaries import Canaries, CanaryCurator, Participation
 from sfumato.audit.finding import Finding
 from sfumato.audit.neighbours import SCHEMAS
+from sfumato.audit.plan_bound import plan_bound
+from sfumato.audit.repeats import repeats
 from sfumato.encoding.layout import layout_of
-from sfumato.privacy import Adjacency, Budget, Ledger, Randomness
-from sfumato.privacy.certificate import certify
+from sfumato.privacy import Adjacency, Budget, Ledger, Randomness, Relation
+from sfumato.privacy.accounting import headline
+from sfumato.privacy.events import Event
 from sfumato.progress import Progress, quiet
 from sfumato.synthesizers import Synthesizer
 
 _ASSUMED = {
     "full": "scores independent and normal of one variance: true of canaries that take part in every step",
-    "planned": "scores independent; nothing is assumed about their law",
+    "planned": "scores independent, and the charged events with their noise scaled by a common factor",
+    "fixed": "scores independent; nothing is assumed about their law",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observations:
-    """The scores of canaries that were in and of canaries that were out, beside the certified epsilon."""
+    """The scores of canaries that were in and of canaries that were out, beside what was charged.
+
+    ``name`` says of what: of all that a fit did, or of one call of a door.
+    """
 
     inside: np.ndarray
     outside: np.ndarray
-    certified: float
+    events: tuple[Event, ...]
+    adjacency: Adjacency
     delta: float
     participation: Participation
+    name: str
+    faults: tuple[str, ...] = ()
+    doors: tuple["Observations", ...] = ()
+
+    @property
+    def certified(self) -> float:
+        """What the accountant states for the events."""
+        return headline(self.events, self.adjacency, self.delta).epsilon
 
     def __add__(self, other: "Observations") -> "Observations":
         """Both together: runs of equal settings have scores of equal law."""
@@ -37,22 +54,38 @@ class Observations:
             self,
             inside=np.concatenate([self.inside, other.inside]),
             outside=np.concatenate([self.outside, other.outside]),
-            certified=max(self.certified, other.certified),
+            faults=(*self.faults, *other.faults),
+            doors=tuple(mine + theirs for mine, theirs in zip(self.doors, other.doors, strict=True)),
         )
 
     def finding(self, confidence: float) -> Finding:
         """The lower bound that fits the participation, beside the certified epsilon."""
-        bound = gaussian_bound if self.participation == "full" else threshold_bound
-        words = "full participation" if self.participation == "full" else "as planned"
+        way = "fixed" if self._is_fixed() and self.participation == "planned" else self.participation
+        lower = self._lower(way, confidence)
         return Finding(
-            name=f"white box, {words}",
+            name=self.name,
             certified=self.certified,
-            lower=bound(self.inside, self.outside, self.delta, confidence),
+            lower=lower,
             delta=self.delta,
             confidence=confidence,
             observations=self.inside.size + self.outside.size,
-            assumptions=_ASSUMED[self.participation],
+            assumptions=_ASSUMED[way],
+            most=most_provable(self.inside.size + self.outside.size, confidence) if way == "fixed" else inf,
         )
+
+    def findings(self, confidence: float) -> list[Finding]:
+        """Of all that the fit did, and of each call of a door by itself, against its own charge."""
+        return [self.finding(confidence), *(door.finding(confidence) for door in self.doors)]
+
+    def _lower(self, way: str, confidence: float) -> float:
+        if way == "full":
+            return gaussian_bound(self.inside, self.outside, self.delta, confidence)
+        if way == "fixed":
+            return threshold_bound(self.inside, self.outside, self.delta, confidence)
+        return plan_bound(self.inside, self.outside, self.events, self.adjacency, self.delta, confidence)
+
+    def _is_fixed(self) -> bool:
+        return self.adjacency.relation is Relation.REPLACE_ONE
 
     def parts(self, num: int) -> list["Observations"]:
         """So many parts of these observations: as good as so many runs, since canaries are independent."""
@@ -80,18 +113,35 @@ def observe(
     ledger = Ledger(budget, Adjacency(relation=method.relation, unit=unit, max_rows=max_rows))
     noise = Randomness.from_os() if randomness is None else randomness
     planted = Canaries.toss(canaries, random)
+    words = "full participation" if participation == "full" else "as planned"
+    words += "" if max_rows == 1 else f", units of {max_rows} rows"
     given: dict[str, Any] = {"ledger": ledger, "randomness": noise, "progress": progress}
     curator = CanaryCurator(planted, participation=participation, random=random, **given)
     method.fit(curator, layout_of(replace(SCHEMAS["mixed"], rows=canaries)))
+    facts: dict[str, Any] = {
+        "adjacency": ledger.adjacency,
+        "delta": budget.delta,
+        "participation": participation,
+    }
+    doors = tuple(
+        Observations(**facts, **_split(heard.scores, planted), events=(heard.event,), name=f"  {heard.purpose}")
+        for heard in curator.heard
+    )
+    lines = [line for heard in curator.heard if heard.noise is not None for line in heard.noise]
     return Observations(
-        inside=curator.scores[planted.coins],
-        outside=curator.scores[~planted.coins],
-        certified=certify(ledger, noise, {}).epsilon,
-        delta=budget.delta,
-        participation=participation,
+        **facts,
+        **_split(curator.scores, planted),
+        events=ledger.events,
+        name=f"white box, {words}",
+        faults=(*curator.faults, *repeats(lines)),
+        doors=doors if participation == "full" else (),
     )
 
 
+def _split(scores: np.ndarray, planted: Canaries) -> dict[str, Any]:
+    return {"inside": scores[planted.coins], "outside": scores[~planted.coins]}
+
+
 def repeatable_randomness(seed: int) -> Randomness:
-    """A key that anyone can recompute, posing as the system's: for tests of the audit, whose noise must repeat."""
-    return Randomness("os", np.random.default_rng(seed).bytes(32))
+    """A key that anyone can recompute: for tests of the audit, whose noise must repeat."""
+    return Randomness.known(np.random.default_rng(seed).bytes(32))

@@ -88,6 +88,11 @@ def pld_epsilon(events: tuple[Event, ...], adjacency: Adjacency, delta: float, s
         return 0.0
     if any(isinstance(event, NonPrivate) for event in events):
         return inf
+    return float(privacy_loss(events, step).get_epsilon_for_delta(delta))
+
+
+def privacy_loss(events: Sequence[Event], step: float) -> pld.PrivacyLossDistribution:
+    """The privacy loss distribution of events together, under add-or-remove-one; pessimistic on a grid of ``step``."""
     sums = [event for event in events if isinstance(event, GaussianSum)]
     parts = [_pld_of(event, step) for event in events if not isinstance(event, GaussianSum)]
     if sums:  # Gaussian sums compose exactly into one, which saves discretisation error
@@ -96,7 +101,7 @@ def pld_epsilon(events: tuple[Event, ...], adjacency: Adjacency, delta: float, s
     total = parts[0]
     for part in parts[1:]:
         total = total.compose(part)
-    return float(total.get_epsilon_for_delta(delta))
+    return total
 
 
 @lru_cache(maxsize=64)
@@ -107,17 +112,18 @@ def _pld_of(event: Event, step: float) -> pld.PrivacyLossDistribution:
         )
     if not isinstance(event, PoissonGaussian):
         raise ArgumentError(f"PLD has no rule for a {event.kind} event.")
+    if event.rate >= 1:  # every row takes part in every step: all steps together are one Gaussian sum
+        deviation = event.noise_multiplier / (event.max_rows * sqrt(event.steps))
+        return pld.from_gaussian_mechanism(deviation, value_discretization_interval=step)
     if event.max_rows == 1:
         one = pld.from_gaussian_mechanism(
             event.noise_multiplier, sampling_prob=event.rate, value_discretization_interval=step
         )
     else:
-        counts = list(range(event.max_rows + 1))
+        law = {float(k): float(binom.pmf(k, event.max_rows, event.rate)) for k in range(event.max_rows + 1)}
+        law = {count: chance for count, chance in law.items() if chance > 0}
         one = pld.from_mixture_gaussian_mechanism(
-            event.noise_multiplier,
-            [float(count) for count in counts],
-            [float(p) for p in binom.pmf(counts, event.max_rows, event.rate)],
-            value_discretization_interval=step,
+            event.noise_multiplier, list(law), list(law.values()), value_discretization_interval=step
         )
     return one.self_compose(event.steps)
 

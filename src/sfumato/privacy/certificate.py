@@ -110,10 +110,12 @@ class Certificate:
 
 
 def certify(ledger: Ledger, randomness: Randomness, public: Mapping[str, Any]) -> Certificate:
-    """The certificate of what a ledger recorded. A seed makes the noise known, so epsilon is infinite."""
+    """The certificate of what a ledger recorded. Where others know the key, or a seed makes it, epsilon is infinite."""
     charges = tuple((entry.purpose, entry.event) for entry in ledger.entries)
     if randomness.source == "seed":
         charges = (*charges, ("seed", NonPrivate(reason="the noise was drawn from a seed and can be removed")))
+    elif randomness.source != "os":
+        charges = (*charges, ("audit", NonPrivate(reason="made by an audit, with doors or a key of its own")))
     return _certificate(charges, ledger.adjacency, ledger.budget, randomness, public)
 
 
@@ -143,7 +145,7 @@ def _certificate(
         epsilon_rdp=rdp_epsilon(events, adjacency, delta) if private else inf,
         epsilon_clt=clt_epsilon(events, delta) if private else inf,
         randomness={
-            "source": "256 bits of operating system entropy" if randomness.source == "os" else "seed",
+            "source": "256 bits of operating system entropy" if randomness.source == "os" else randomness.source,
             "generator": "ChaCha20",
             "noise": "rounded Gaussian on an integer grid",
             "hardened": randomness.source == "os",

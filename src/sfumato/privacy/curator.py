@@ -46,6 +46,7 @@ class Curator:
         public_size: int | None = None,
         progress: Progress = quiet,
     ) -> None:
+        randomness.claim()
         self._rows = PrivateRows.of(rows)
         self._ledger = ledger
         self._randomness = randomness

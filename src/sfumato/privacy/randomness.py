@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, UInt32
 
 from sfumato.checks import whole
+from sfumato.errors import ArgumentError
 
 
 class Stream(IntEnum):
@@ -29,7 +30,8 @@ class Stream(IntEnum):
 class Randomness:
     """The secret key of one fit.
 
-    Guarantees: ``from_os`` reads 256 fresh bits at each call, so forked or resumed processes never share noise.
+    Guarantees: ``from_os`` reads 256 fresh bits at each call, so forked or resumed processes never share noise; and a
+    curator claims its key, so that no two fits can draw the same.
 
     >>> Randomness.from_seed(7).source
     'seed'
@@ -37,8 +39,9 @@ class Randomness:
     Randomness(source='os')
     """
 
-    source: Literal["os", "seed"]
+    source: Literal["os", "seed", "known"]
     _key: bytes = field(repr=False, compare=False)
+    _claims: list[None] = field(repr=False, compare=False, default_factory=list)
 
     @classmethod
     def from_os(cls) -> "Randomness":
@@ -49,6 +52,17 @@ class Randomness:
         """A key anyone can recompute: for tests only, and the certificate says so."""
         whole(0, seed=seed)
         return cls("seed", hashlib.sha256(f"sfumato seed {int(seed)}".encode()).digest())
+
+    @classmethod
+    def known(cls, key: bytes) -> "Randomness":
+        """A key that others know: for audits, whose runs must repeat. What is made with it protects nobody."""
+        return cls("known", key)
+
+    def claim(self) -> None:
+        """Take the key for one fit. A second fit with it would draw the same noise, and two answers would cancel it."""
+        if self._claims:
+            raise ArgumentError("A source of randomness serves one fit: take a new one.")
+        self._claims.append(None)
 
     @property
     def key(self) -> UInt32[Array, "8"]:
