@@ -13,6 +13,7 @@ from scipy.integrate import quad
 from scipy.stats import beta, binom, chi, nct, norm
 
 from sfumato.audit.bounds import (
+    error_limits,
     gaussian_bound,
     gaussian_epsilon,
     least_distance,
@@ -24,11 +25,13 @@ from sfumato.audit.bounds import (
     threshold_bound,
 )
 from sfumato.audit.finding import Finding
+from sfumato.audit.plan_bound import least_miss, plan_bound, scaled
+from sfumato.audit.repeats import repeats
 from sfumato.errors import ArgumentError
 from sfumato.privacy import Adjacency
 from sfumato.privacy.accounting import headline
 from sfumato.privacy.budget import gaussian_mu
-from sfumato.privacy.events import GaussianSum
+from sfumato.privacy.events import GaussianSum, PoissonGaussian
 
 DELTA = 1e-5
 
@@ -213,3 +216,68 @@ def test_pure_noise_shows_nothing(num):
         right = int(random.binomial(guesses, 0.5))
         silent["one run"] += one_run_bound(num, guesses, right, DELTA, 0.999) == 0
     assert min(silent.values()) >= 99, silent
+
+
+# Scores that are no numbers, and attacks that could not win
+
+
+def test_scores_that_are_no_numbers_are_alarms():
+    sound, broken = np.zeros(100), np.r_[np.zeros(99), np.nan]
+    assert gaussian_bound(broken, sound, DELTA, 0.99) == inf
+    assert gaussian_bound(sound + inf, sound, DELTA, 0.99) == inf
+    assert threshold_bound(broken, sound, DELTA, 0.99) == inf
+    assert plan_bound(broken, sound, [GaussianSum(noise_multiplier=1.0)], Adjacency(), DELTA, 0.99) == inf
+    apart = threshold_bound(np.full(1_000, inf), np.full(1_000, -inf), DELTA, 0.99)
+    assert apart == pytest.approx(threshold_bound(np.ones(1_000), np.zeros(1_000), DELTA, 0.99))
+    assert Finding(name="x", certified=4.0, lower=float("nan"), delta=DELTA, confidence=0.9, observations=1).violated
+
+
+def test_an_attack_that_could_not_win_does_not_say_that_all_is_well():
+    given = {"name": "x", "certified": 4.0, "delta": DELTA, "confidence": 0.9, "observations": 1}
+    assert Finding(**given, lower=2.0).verdict == "not refuted"
+    assert Finding(**given, lower=2.0, most=3.0).verdict == "too weak to refute"
+    assert Finding(**given, lower=5.0).verdict == "REFUTED"
+    for wrong in (2.0, 0.1):
+        with pytest.raises(ArgumentError):
+            one_run_bound(100, 50, 40, 0.0, wrong)
+
+
+# The bound of a sampled plan
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.8])
+def test_the_bound_of_a_plan_is_tight_and_sound(factor):
+    """Scores of an exact Gaussian mechanism with its noise scaled; at 90 %, over 200 runs of 2,000 canaries."""
+    event, random, runs = GaussianSum(noise_multiplier=1.2), np.random.default_rng(8), 200
+    deviation = factor * event.noise_multiplier
+    false_alarms = 0
+    for _ in range(runs):
+        inside, outside = random.normal(1, deviation, 1_000), random.normal(0, deviation, 1_000)
+        alarm, miss = error_limits(inside, outside, 0.9)
+        truth = least_miss(scaled([event], factor), alarm)
+        false_alarms += miss < truth
+    assert false_alarms <= alarms_allowed(0.1, runs)
+    lower = plan_bound(inside, outside, [event], Adjacency(), DELTA, 0.9)
+    truth = headline(scaled([event], factor), Adjacency(), DELTA).epsilon
+    assert 0.7 * truth < lower <= 1.05 * truth
+
+
+def test_the_bound_of_a_plan_is_silent_on_pure_noise():
+    """G9: 100 runs, no signal, at 99.9 %."""
+    random, events = np.random.default_rng(9), [PoissonGaussian(rate=0.1, noise_multiplier=2.0, steps=20)]
+    found = [
+        plan_bound(random.normal(size=500), random.normal(size=500), events, Adjacency(), DELTA, 0.999)
+        for _ in range(100)
+    ]
+    assert sum(lower == 0 for lower in found) >= 95
+
+
+def test_related_noise_is_told_and_sound_noise_is_not():
+    """False alarms: one in ten thousand; here 200 sound sets of lines, and four kinds of relation."""
+    random = np.random.default_rng(10)
+    assert [repeats(list(random.normal(size=(5, 2_000)))) for _ in range(200)].count([]) >= 199
+    lines = random.normal(size=(4, 2_000))
+    assert repeats([*lines, -lines[2]]) == ["the noise of two answers is related"]
+    assert repeats([*lines, lines[0] + random.normal(size=2_000)]) == ["the noise of two answers is related"]
+    assert repeats([*lines, np.tile(lines[0, :1_000], 2)])[-1] == "the noise of two coordinates is related"
+    assert repeats([np.repeat(lines[0, :1_000], 2)]) == ["the noise of two coordinates is related"]

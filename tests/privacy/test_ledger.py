@@ -4,11 +4,13 @@ import json
 from math import inf
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from privacy.doors import curator_of, gradients_of, plan_of
+from sfumato import pipeline
 from sfumato.errors import ArgumentError, BudgetError
-from sfumato.privacy import Adjacency, Budget, Ledger, Randomness, Relation
+from sfumato.privacy import Adjacency, Budget, Curator, Ledger, Randomness, Relation
 from sfumato.privacy.accounting import headline
 from sfumato.privacy.certificate import Certificate, certify
 from sfumato.privacy.events import (
@@ -21,6 +23,8 @@ from sfumato.privacy.events import (
     event_to_dict,
 )
 from sfumato.privacy.queries import count_query
+from sfumato.schema import Continuous, Schema
+from sfumato.synthesizers import Maf
 
 EVENTS = (
     GaussianSum(noise_multiplier=3.0),
@@ -116,3 +120,36 @@ def test_a_seed_makes_epsilon_infinite_and_is_not_in_the_certificate():
 def test_several_rows_a_person_are_refused_under_replace_one():
     with pytest.raises(ArgumentError, match="add-or-remove-one"):
         Adjacency(relation=Relation.REPLACE_ONE, max_rows=2)
+
+
+def test_a_key_serves_one_fit():
+    """Two fits with one key would draw the same noise, and the difference of their answers would have none."""
+    randomness = Randomness.from_os()
+    given = {"ledger": Ledger(Budget(epsilon=1.0, delta=1e-5), Adjacency()), "randomness": randomness}
+    Curator({"x": np.zeros((3, 1), np.float32)}, **given)
+    with pytest.raises(ArgumentError, match="one fit"):
+        Curator({"x": np.zeros((3, 1), np.float32)}, **given)
+
+
+@pytest.mark.parametrize("source", [Randomness.known(bytes(32)), Randomness.from_seed(1)], ids=["known", "seed"])
+def test_a_key_that_others_know_certifies_nothing(source):
+    certificate = certify(Ledger(Budget(epsilon=1.0, delta=1e-5), Adjacency()), source, {})
+    assert certificate.status == "not for release" and certificate.epsilon == float("inf")
+    assert certificate.randomness["hardened"] is False
+
+
+def test_other_doors_than_the_curators_certify_nothing():
+    """What an audit watches from inside must not pass for a release."""
+
+    class Doors(Curator):
+        pass
+
+    schema = Schema(columns={"x": Continuous(lower=0.0, upper=1.0)}, rows=20)
+    given = {"method": Maf(steps=1, blocks=1, width=4), "budget": Budget(epsilon=1.0, delta=1e-5)}
+    table = pa.table({"x": [0.1, 0.5]})
+    found = {
+        doors: pipeline.fit_through(doors, table, schema, **given, randomness=Randomness.from_os())
+        for doors in (Curator, Doors)
+    }
+    assert found[Curator].certificate.status == "for release"
+    assert found[Doors].certificate.status == "not for release"
