@@ -86,8 +86,8 @@ def audit() -> list[str]:
     lines = [
         "## Audit (`make audit`)",
         "",
-        f"Lower bounds on epsilon at 99.9 % confidence, method `{result['method']}`, {machine(result)}. A ratio above 1",
-        "would refute the certificate; see [audit.md](audit.md) for what each attack can show.",
+        f"Lower bounds on epsilon at 99.9 % confidence, method `{result['method']}`, {machine(result)}.",
+        "A ratio above 1 would refute the certificate; see [audit.md](audit.md) for what each attack can show.",
         "",
         "| attack | canaries | certified epsilon | lower bound | ratio | verdict |",
         "| --- | --- | --- | --- | --- | --- |",
