@@ -92,11 +92,11 @@ def audit() -> list[str]:
         "| attack | canaries | certified epsilon | lower bound | ratio | verdict |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    for row in [*result["full_participation"], *result["as_planned"], result["one_run"]]:
-        lines.append(
-            f"| {row['name']} | {row['observations']:,} | {row['certified']:.4f} | {row['lower']:.4f} "
-            f"| {row['ratio']:.3f} | {row['verdict']} |"
-        )
+    lines += [
+        f"| {row['name']} | {row['observations']:,} | {row['certified']:.4f} | {row['lower']:.4f} "
+        f"| {row['ratio']:.3f} | {row['verdict']} |"
+        for row in [*result["full_participation"], *result["as_planned"], result["one_run"]]
+    ]
     play = result["record_play"]
     lines += [
         "",
