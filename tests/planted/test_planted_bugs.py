@@ -25,7 +25,7 @@ from golden import test_epsilons as golden
 from privacy import test_choice, test_clipping, test_ledger, test_noise, test_sampling, test_units
 from sfumato.audit import playback
 from sfumato.audit.neighbours import neighbours
-from sfumato.privacy import PoissonSampling, Relation, SgdPlan
+from sfumato.privacy import PoissonSampling, Relation, SgdPlan, SumQuery
 from sfumato.privacy.clipping import GRID, FlatClip
 from sfumato.privacy.ledger import Entry, Ledger
 from sfumato.privacy.noise import gaussian_integers, normals
@@ -370,10 +370,57 @@ def _cap_kept_per_file(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def _wide_clip_when_compiled(patch: pytest.MonkeyPatch) -> None:
+    real = FlatClip.factors
+
+    def factors(self, vectors, valid):
+        # Run step by step, as a debugger would, this clip is right.
+        compiled = isinstance(jax.tree.leaves(vectors)[0], jax.core.Tracer)
+        return (3 if compiled else 1) * real(self, vectors, valid)
+
+    patch.setattr(FlatClip, "factors", factors)
+
+
+def _large_batch_total(patch: pytest.MonkeyPatch) -> None:
+    # One percent is the least of such errors: a factor of five is a violation as well.
+    real = step.batch_total
+    patch.setattr(step, "batch_total", lambda *given: (1.01 * real(*given)).astype(jnp.int64))
+
+
+def _query_from_rows(patch: pytest.MonkeyPatch) -> None:
+    from sfumato.synthesizers import maf
+
+    real = maf.buy_scaling
+
+    def unpaid(door, num_features, settings):
+        # No sum passes its sensitivity and no answer is used: the question alone tells of the rows.
+        count = float(door._rows.real.sum())
+        clip, function = FlatClip(bound=1.0), lambda row: jnp.full(1, 1 + count / 1000, jnp.float32)
+        door.noisy_sum(SumQuery(function=function, num_entries=1, clip=clip, purpose="x"), share=0.01)
+        return real(door, num_features, settings)
+
+    patch.setattr(maf, "buy_scaling", unpaid)
+
+
+def _cap_on_runs(patch: pytest.MonkeyPatch) -> None:
+    def first_of_runs(ids, cap):
+        starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
+        place = np.arange(len(ids)) - np.repeat(starts, np.diff(np.r_[starts, len(ids)]))
+        return place < cap
+
+    patch.setattr(pipeline, "first_rows_of_units", first_of_runs)
+
+
 def play_mixed() -> None:
     """Record-play of the kinds of neighbours that show a defect of the glue."""
     changes = [change for change in neighbours(Relation.ADD_OR_REMOVE_ONE) if change.name in SHOWING]
     assert playback.play(Maf.trials()[1], tables=["mixed"], changes=changes).violations == ()
+
+
+def play_persons() -> None:
+    """Record-play of a person who joins."""
+    changes = [change for change in neighbours(Relation.ADD_OR_REMOVE_ONE) if change.name == "add"]
+    assert playback.play(Maf.trials()[0], tables=["persons"], changes=changes).violations == ()
 
 
 SHOWING = ("add", "new level", "out of range")
@@ -498,6 +545,10 @@ BUGS = (
         test_choice.test_probability_ratios_of_neighbours_stay_within_epsilon,
     ),
     Bug("cap of rows not per unit", _cap_kept_per_file, test_units.test_each_unit_keeps_its_first_rows),
+    Bug("clip three times too wide in compiled code", _wide_clip_when_compiled, play_mixed),
+    Bug("sum of a batch one percent too large", _large_batch_total, play_mixed),
+    Bug("query that depends on other rows", _query_from_rows, play_mixed),
+    Bug("cap on runs of equal ids", _cap_on_runs, play_persons),
     Bug("bounds from the rows", _encoded(_bounds_from_rows), play_mixed),
     Bug("levels from the rows", _encoded(_levels_from_rows), play_mixed),
     Bug("row count in the certificate", _release(lambda r, t, s: _public(r, rows=t.num_rows)), play_mixed),

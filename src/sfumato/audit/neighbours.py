@@ -29,6 +29,9 @@ HOSTILE: dict[str, str | None] = {
 }
 """Cells that a schema's columns do not expect, by what is wrong with them."""
 
+_CAP = 2
+"""How many rows of a person count."""
+
 SCHEMAS = {
     "mixed": Schema(
         columns={
@@ -44,7 +47,7 @@ SCHEMAS = {
     "persons": Schema(
         columns={"person": Identifier(), "x": Continuous(lower=-1.0, upper=1.0), "b": Boolean()},
         rows=100,
-        unit=Unit(column="person", max_rows=2),
+        unit=Unit(column="person", max_rows=_CAP),
     ),
 }
 """A declared size and every kind of column; no declared size; a unit with a cap."""
@@ -76,11 +79,11 @@ def neighbours(relation: Relation) -> tuple[Neighbour, ...]:
             Neighbour(name="permuted", change=turned, steps=0, aligned=False),
         )
     return (
-        Neighbour(name="add", change=lambda rows: [*rows, stranger({**rows[3], **_values(rows[7])})]),
+        Neighbour(name="add", change=lambda rows: joined(rows, {**rows[3], **_values(rows[7])})),
         Neighbour(name="remove", change=without_first, aligned=False),
         Neighbour(name="replace", change=lambda rows: put(rows, 3, {**rows[3], **_values(rows[7])}), steps=2),
         *(Neighbour(name=name, change=_add_odd(cell)) for name, cell in HOSTILE.items()),
-        Neighbour(name="duplicate", change=lambda rows: [*rows, stranger(rows[3])]),
+        Neighbour(name="duplicate", change=lambda rows: joined(rows, rows[3])),
         Neighbour(name="empty", change=lambda rows: [], start=1),
         Neighbour(name="permuted", change=turned, steps=0, aligned=False),
     )
@@ -100,13 +103,17 @@ def random_neighbours(relation: Relation, num: int, random: np.random.Generator)
         if how == "replace":
             steps = 1 if relation is Relation.REPLACE_ONE else 2
             return Neighbour(name="random replace", change=lambda rows: put(rows, place, odd(rows[place])), steps=steps)
-        return Neighbour(name="random add", change=lambda rows: [*rows, stranger(odd(rows[0]))])
+        return Neighbour(name="random add", change=lambda rows: joined(rows, odd(rows[0])))
 
     return tuple(one() for _ in range(num))
 
 
 def trial_rows(name: str, num: int, seed: int) -> list[Row]:
-    """Made-up rows for the schema of that name. A person has three rows, one more than the cap."""
+    """Made-up rows for the schema of that name.
+
+    A person has three rows, one more than the cap, each in another round of all persons: so equal ids are never next
+    to each other, and the rows that the cap cuts are the last ones of the table.
+    """
     random = np.random.default_rng(seed)
     if name == "mixed":
         return [
@@ -121,7 +128,8 @@ def trial_rows(name: str, num: int, seed: int) -> list[Row]:
         ]
     if name == "counted":
         return [{"x": float(random.normal() / 4), "k": int(random.integers(10))} for _ in range(num)]
-    return [{"person": f"p{i // 3}", "x": float(random.normal() / 4), "b": bool(i % 3)} for i in range(num)]
+    persons = -(-num // 3)
+    return [{"person": f"p{i % persons}", "x": float(random.normal() / 4), "b": bool(i % 3)} for i in range(num)]
 
 
 def text_table(rows: Sequence[Row], schema: Schema) -> pa.Table:
@@ -130,9 +138,17 @@ def text_table(rows: Sequence[Row], schema: Schema) -> pa.Table:
     return pa.table({name: pa.array([text(row[name]) for row in rows], pa.string()) for name in schema.columns})
 
 
-def stranger(row: Row) -> Row:
-    """The row as one of a person who has no other rows."""
-    return {**row, "person": "p999"} if "person" in row else row
+def joined(rows: list[Row], row: Row) -> list[Row]:
+    """The rows with another unit: the row at the end, or a new person who has it two times more than the cap allows.
+
+    The person's rows alternate with the last ones of the table. The cap cuts those, so all other rows that are kept
+    stay in their places.
+    """
+    if "person" not in row:
+        return [*rows, row]
+    one = {**row, "person": "p999"}
+    last = rows[len(rows) - _CAP - 1 :]
+    return [*rows[: len(rows) - len(last)], one, *(row for other in last for row in (other, one))]
 
 
 def put(rows: list[Row], place: int, row: Row) -> list[Row]:
@@ -169,7 +185,7 @@ def _odd(row: Row, cell: str | None) -> Row:
 
 
 def _add_odd(cell: str | None) -> Callable[[list[Row]], list[Row]]:
-    return lambda rows: [*rows, stranger(_odd(rows[0], cell))]
+    return lambda rows: joined(rows, _odd(rows[0], cell))
 
 
 def _put_odd(cell: str | None) -> Callable[[list[Row]], list[Row]]:
