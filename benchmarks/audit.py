@@ -45,7 +45,7 @@ def random_pairs(method: Any, pairs: int, random: np.random.Generator) -> dict[s
     start, result, trials = time.perf_counter(), PlayResult(), type(method).trials()
     while result.pairs < pairs:
         for trial in trials:
-            changes = random_neighbours(trial.relation, -(-pairs // (2 * len(trials))), random)
+            changes = random_neighbours(trial.relation, -(-pairs // (4 * len(trials))), random)
             result += play(trial, changes=changes, seed=int(random.integers(2**31)))
     seconds = round(time.perf_counter() - start, 1)
     print(f"record-play: {result.pairs:,} pairs, {len(result.violations)} violations, {seconds} s", flush=True)
