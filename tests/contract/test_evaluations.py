@@ -9,6 +9,7 @@ import pytest
 import sfumato
 from contract.corpus import HEADER, SCHEMA, csv, row
 from contract.test_no_leaks import CANARIES, canary_rows
+from sfumato.audit import AuditResult, Finding, PlayResult
 from sfumato.cli import main
 from sfumato.evaluation import CATALOGUE, evaluate
 
@@ -165,3 +166,35 @@ def test_extreme_numbers_change_no_exit_code(tmp_path, capsys):
         given = ["report", *tables, "--schema", str(tmp_path / "schema.toml")]
         assert main([*given, "-o", str(tmp_path / f"{name}.json")]) == 0
         assert main([*given, "-o", str(tmp_path / f"{name}.html")]) == 0
+
+
+def test_a_report_says_before_measuring_what_it_needs(home, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sfumato.cli.evaluations.find_spec", lambda name: None)
+    assert "sfumato[report]" in refused(report(home, tmp_path / "r.html"), capsys)
+    models = [str(home / "one.safetensors"), str(home / "four.safetensors")]
+    given = ["--real", str(home / "real.csv"), "-o", str(tmp_path / "c.html")]
+    assert "sfumato[report]" in refused(["compare", *models, *given], capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
+def _audited(lower):
+    given = {"name": "white box", "certified": 4.0, "delta": 1e-5, "confidence": 0.999, "observations": 100}
+    return AuditResult(
+        method="maf", settings={}, findings=(Finding(**given, lower=lower),), play=PlayResult(pairs=3, skipped=1)
+    )
+
+
+def test_an_audit_shows_what_it_found_and_fails_where_it_refutes(capsys, monkeypatch):
+    asked = {}
+    monkeypatch.setattr("sfumato.audit.audit", lambda config, **given: asked.update(given) or _audited(3.5))
+    assert main(["audit", "maf", "--epsilon", "4", "--canaries", "500"]) == 0
+    out, err = capsys.readouterr()
+    assert "not refuted" in out and "0.88" in out and "proves" in err
+    assert asked["epsilon"] == 4.0 and asked["canaries"] == 500
+    assert main(["audit", "maf", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["findings"][0]["verdict"] == "not refuted"
+    monkeypatch.setattr("sfumato.audit.audit", lambda config, **given: _audited(4.5))
+    assert main(["audit", "maf"]) == 70
+    out, err = capsys.readouterr()
+    assert "REFUTED" in out and "refuted: white box" in err and "again" in err
+    assert main(["audit", "nothing"]) == 2

@@ -66,8 +66,9 @@ def audit(
 ) -> AuditResult:
     """Attack a method: canaries through its real doors, guesses about its release, and record-play.
 
-    Needs no data. Coins and noise come from the system, so two audits differ a little. ``full`` pools five times the
-    canaries, fits the one-run attack to more rows, and adds 200 random pairs of neighbours to each setting.
+    ``confidence`` is that of the whole audit and is divided among its lines. Needs no data. Coins and noise come from
+    the system, so two audits differ a little. ``full`` pools five times the canaries, fits the one-run attack to more
+    rows, and adds 200 random pairs of neighbours to each setting.
 
     >>> result = audit("maf", epsilon=4.0)                      # doctest: +SKIP
     >>> [finding.ratio for finding in result.findings]          # doctest: +SKIP
@@ -83,13 +84,16 @@ def audit(
     seen += [pooled(trial, budget, few, "full", random, progress) for trial in _of_other_relations(method)]
     if method.relation is Relation.ADD_OR_REMOVE_ONE:
         seen.append(pooled(method, budget, few, "full", random, progress, max_rows=_UNIT_ROWS))
-    findings = [finding for each in seen for finding in each.findings(confidence)]
     planned = pooled(method, budget, num if full else few, "planned", random, progress)
-    findings.append(planned.finding(confidence))
+    # Each line may err by its share, so that the whole audit cries wolf no more often than it says.
+    lines = sum(1 + len(each.doors) for each in seen) + 2
+    each_line = 1 - (1 - confidence) / lines
+    findings = [finding for each in seen for finding in each.findings(each_line)]
+    findings.append(planned.finding(each_line))
     hidden, plain = (2_000, 10_000) if full else (500, 1_000)
     # At a small epsilon, since so few guesses could not show a large one even if all of them were right.
     small = Budget(epsilon=min(1.0, epsilon), delta=delta)
-    last: dict[str, Any] = {"confidence": confidence, "random": random, "progress": progress}
+    last: dict[str, Any] = {"confidence": each_line, "random": random, "progress": progress}
     findings.append(one_run(method, budget=small, canaries=hidden, plain=plain, **last))
     faults = tuple(dict.fromkeys(fault for each in (*seen, planned) for fault in each.faults))
     played = PlayResult()

@@ -115,6 +115,7 @@ def observe(
     planted = Canaries.toss(canaries, random)
     words = "full participation" if participation == "full" else "as planned"
     words += "" if max_rows == 1 else f", units of {max_rows} rows"
+    words += "" if method.relation is Relation.ADD_OR_REMOVE_ONE else f", {method.relation.value}"
     given: dict[str, Any] = {"ledger": ledger, "randomness": noise, "progress": progress}
     curator = CanaryCurator(planted, participation=participation, random=random, **given)
     method.fit(curator, layout_of(replace(SCHEMAS["mixed"], rows=canaries)))

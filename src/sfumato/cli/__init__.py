@@ -3,4 +3,7 @@
 from sfumato.cli import evaluations, releases, schemas
 from sfumato.cli.app import app, main
 
+_ORDER = ("draft", "check", "fit", "sample", "score", "show", "report", "compare", "audit", "methods", "demo")
+app.registered_commands.sort(key=lambda command: _ORDER.index(getattr(command.callback, "__name__", "")))
+
 __all__ = ["app", "evaluations", "main", "releases", "schemas"]

@@ -70,7 +70,8 @@ class Results:
             "  sfumato draft DATA -o schema.toml      then review every guess by hand\n"
             "  sfumato check DATA --schema schema.toml\n"
             "  sfumato fit DATA --schema schema.toml --epsilon 1 -o model.safetensors\n"
-            "  sfumato sample model.safetensors -o synthetic.parquet"
+            "  sfumato sample model.safetensors -o synthetic.parquet\n"
+            "  sfumato report --real DATA --synthetic synthetic.parquet --model model.safetensors -o report.html"
         )
 
 

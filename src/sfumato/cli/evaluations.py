@@ -4,6 +4,7 @@ What is measured on private rows goes into a file that its owner alone can read,
 """
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,6 +58,7 @@ def report(
     owner alone (mode 0600), and is no part of the release.
     """
     check_output(output, force=force, suffixes=SUFFIXES)
+    _check_extra()
     release = None if model is None else _load(model)
     declared = _schema(schema, release)
     tables = {"real": real, "synthetic": synthetic, "holdout": holdout, "anomalies": anomalies}
@@ -110,6 +112,7 @@ def compare(
     if real is None or output is None:
         _show_certificates(releases, json=json)
         return
+    _check_extra()
     with watched("reading", total_is_public=True) as progress:
         found: dict[str, Evaluation] = {}
         for name, release in releases.items():
@@ -152,10 +155,20 @@ def audit(
         print_json(result.to_dict())
     else:
         print_rich(*_findings(result))
-        say("That an attack does not refute a certificate proves nothing; docs/audit.md says what each one can show.")
+        say(f"Confidence of the whole audit: {confidence:.3%}. That an attack does not refute a certificate proves")
+        say("nothing; docs/audit.md says what each one can show.")
     if result.violated:
-        fail("the audit found more leakage than is certified: do not release what this method made; please report it")
+        fail(
+            f"refuted: {'; '.join(_alarms(result))}. Run the audit again: an honest one alarms with probability "
+            f"{1 - confidence:.2g}. If it alarms twice, do not release what this method made, and please report it"
+        )
     return 70 if result.violated else 0
+
+
+def _check_extra() -> None:
+    """Say before anything is measured what detection and utility need."""
+    if missing := [name for name in ("sklearn", "xgboost") if find_spec(name) is None]:
+        raise ArgumentError(f"A report needs {' and '.join(missing)}: pip install 'sfumato[report]' (or '.[report]').")
 
 
 def _schema(path: Path | None, release: Release | None) -> Schema:
@@ -223,6 +236,11 @@ def _facts(release: Release) -> dict[str, str]:
     }
 
 
+def _alarms(result: Any) -> list[str]:
+    found = [finding.name.strip() for finding in result.findings if finding.violated]
+    return [*found, *result.faults, *(["record-play"] if result.play.violations else [])]
+
+
 def _findings(result: Any) -> list[Any]:
     rows = [
         (
@@ -230,12 +248,11 @@ def _findings(result: Any) -> list[Any]:
             number(finding.certified),
             f"{finding.lower:.3f}",
             f"{finding.ratio:.2f}",
-            f"{finding.confidence:.3%}",
             finding.verdict,
         )
         for finding in result.findings
     ]
-    heads = ("attack", "certified epsilon", "lower bound", "ratio", "confidence", "verdict")
+    heads = ("attack", "certified", "shown", "ratio", "verdict")
     play = result.play
     checks = [
         ("record-play: pairs of neighbours", play.pairs),

@@ -63,7 +63,7 @@ def fit(
         print_json({"model": str(output), "certificate": release.certificate.to_dict()})
     else:
         print_rich(brief_certificate(release.certificate))
-        say(f"Written to {output}. Next: 'sfumato sample {output}', 'sfumato show {output}'.")
+        say(f"Written to {output}. Next: 'sfumato show {output}', 'sfumato sample {output} -o synthetic.parquet'.")
 
 
 @app.command()

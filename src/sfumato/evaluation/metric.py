@@ -142,6 +142,8 @@ class Measurement:
             found = self.run(seen)
         except SfumatoError as error:
             found = self._failed(str(error))
+        except ModuleNotFoundError as error:
+            found = self._failed(f"needs {error.name}: pip install 'sfumato[report]' (or '.[report]' in a checkout)")
         except Exception as error:
             # The type alone: the message of another library may quote cells.
             found = self._failed(type(error).__name__)

@@ -63,7 +63,7 @@ def _union(evaluations: Mapping[str, Evaluation]) -> list[Score]:
 def _compared(evaluations: Mapping[str, Evaluation]) -> str:
     comparison = next(iter(evaluations.values())).comparison
     words = f"{comparison.real.num_rows:,} real rows, {len(comparison.schema.modelled):,} columns. "
-    words += "The best value of each line is marked with a star and the word; equal values share it."
+    words += "The best value of each line is marked with a star and the word; where all read the same, none is."
     first = comparison.real.table
     other = [each for each, evaluation in evaluations.items() if not evaluation.comparison.real.table.equals(first)]
     said = [element("p", text(words), class_="lead")]
