@@ -4,7 +4,6 @@ What is measured on private rows goes into a file that its owner alone can read,
 """
 
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -167,8 +166,13 @@ def audit(
 
 def _check_extra() -> None:
     """Say before anything is measured what detection and utility need."""
-    if missing := [name for name in ("sklearn", "xgboost") if find_spec(name) is None]:
-        raise ArgumentError(f"A report needs {' and '.join(missing)}: pip install 'sfumato[report]' (or '.[report]').")
+    try:
+        import sklearn  # noqa: F401
+        import xgboost  # noqa: F401
+    except ImportError:
+        raise ArgumentError(
+            "A report needs scikit-learn and XGBoost: pip install 'sfumato[report]' (or '.[report]' in a checkout)."
+        ) from None
 
 
 def _schema(path: Path | None, release: Release | None) -> Schema:

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Sequence
-from importlib.resources import files
+from pathlib import Path
 
 from sfumato.evaluation.evaluation import Evaluation
 from sfumato.evaluation.report.certificate import certificate_section
@@ -111,7 +111,7 @@ def _section(anchor: str, title: str, content: str) -> str:
 
 
 def _part(file: str) -> str:
-    return files("sfumato.evaluation.report").joinpath(file).read_text(encoding="utf-8")
+    return Path(__file__).with_name(file).read_text(encoding="utf-8")
 
 
 def _fingerprint(part: str) -> str:
