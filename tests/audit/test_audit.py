@@ -32,6 +32,7 @@ def test_every_attack_reports_beside_the_certificate():
     assert names[-2:] == ["white box, as planned", "one run, end to end"]
     assert not result.violated and result.faults == () and result.play.pairs >= 11 and told
     assert all(finding.certified <= 8 and finding.lower <= finding.certified for finding in result.findings)
+    assert result.findings[-1].most > result.findings[-1].certified, "the attack on the release could win"
     assert result.findings[0].lower > 4, "500 canaries show at least half of it"
     fields = result.to_dict()
     assert json.loads(json.dumps(fields, allow_nan=False))["method"] == "maf"

@@ -91,8 +91,9 @@ def audit(
     findings = [finding for each in seen for finding in each.findings(each_line)]
     findings.append(planned.finding(each_line))
     hidden, plain = (2_000, 10_000) if full else (500, 1_000)
-    # At a small epsilon, since so few guesses could not show a large one even if all of them were right.
-    small = Budget(epsilon=min(1.0, epsilon), delta=delta)
+    # At a small epsilon and delta: so few guesses could not show a large epsilon even if all of them were right, nor
+    # any at a delta that alone explains a lucky run.
+    small = Budget(epsilon=min(1.0, epsilon), delta=min(1e-9, delta))
     last: dict[str, Any] = {"confidence": each_line, "random": random, "progress": progress}
     findings.append(one_run(method, budget=small, canaries=hidden, plain=plain, **last))
     faults = tuple(dict.fromkeys(fault for each in (*seen, planned) for fault in each.faults))
