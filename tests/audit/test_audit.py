@@ -18,7 +18,7 @@ class Small(Maf):
 
 
 def test_every_attack_reports_beside_the_certificate():
-    """False alarms: each bound at 99.9999 %, and one in ten thousand for related noise."""
+    """False alarms: each bound at 99.9999 %, and one in a million for related noise."""
     told = []
     result = audit(
         Small(steps=3, blocks=1, width=4),

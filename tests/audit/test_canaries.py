@@ -208,7 +208,7 @@ NOISE_USED_TWICE = {
 
 @pytest.mark.parametrize("defect", NOISE_USED_TWICE)
 def test_noise_that_is_used_twice_is_told(defect, monkeypatch):
-    """False alarms of the sound mechanism: one in ten thousand."""
+    """False alarms of the sound mechanism: one in a million."""
     assert watched(Maf(steps=4), canaries=1_000).faults == ()
     _noise(NOISE_USED_TWICE[defect])(monkeypatch)
     assert any("related" in fault for fault in watched(Maf(steps=4), canaries=1_000).faults)

@@ -15,7 +15,7 @@ Reference: the idea is that of Re:cord-play (PETS 2026), written anew for these 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -69,6 +69,15 @@ class Tape:
         self.place += 1
         return exact, answer
 
+    def program(self, lowered: Any, *, recording: bool) -> Any:
+        """The compiled form of a sum. A program's text holds every constant, so equal texts are equal functions."""
+        text = lowered.as_text()
+        if text not in self.programs:
+            if not recording:
+                raise Violation("a door was asked for the sum of another function than on the first table")
+            self.programs[text] = lowered.compile()
+        return self.programs[text]
+
     def finish(self) -> None:
         """Rewind, once every call was taken."""
         if self.place < len(self.calls):
@@ -78,6 +87,8 @@ class Tape:
 
 class _Doors(Curator):
     """What recorder and player share: the words of a question, and exact sums by the doors' own compiled programs."""
+
+    _recording: ClassVar[bool]
 
     def __init__(self, rows: Any, *, tape: Tape, **given: Any) -> None:
         super().__init__(rows, **given)
@@ -109,11 +120,8 @@ class _Doors(Curator):
         if not self._tape.measure:
             return np.zeros(0)
         with jax.enable_x64(True):
-            lowered = jax.jit(total).lower(*given)
-            return np.asarray(self._program(lowered)(*given), np.float64)
-
-    def _program(self, lowered: Any) -> Any:
-        raise NotImplementedError
+            program = self._tape.program(jax.jit(total).lower(*given), recording=self._recording)
+            return np.asarray(program(*given), np.float64)
 
     def _asked(self, kind: str, *parts: Any) -> str:
         return " | ".join([kind, *(repr(part) for part in (*parts, self._ledger.events))])
@@ -131,11 +139,7 @@ class _Doors(Curator):
 class Recorder(_Doors):
     """A curator that writes down what its doors give out."""
 
-    def _program(self, lowered: Any) -> Any:
-        text = lowered.as_text()
-        if text not in self._tape.programs:
-            self._tape.programs[text] = lowered.compile()
-        return self._tape.programs[text]
+    _recording = True
 
     def noisy_sum(self, query: Any, *, share: float) -> np.ndarray:
         answer = super().noisy_sum(query, share=share)
@@ -168,15 +172,11 @@ def _made_up(params: Any, at: int) -> Any:
 class Player(_Doors):
     """A curator that gives out what a recorder wrote down, and never lets its own rows speak."""
 
+    _recording = False
+
     def __init__(self, rows: Any, *, neighbour: Neighbour, **given: Any) -> None:
         super().__init__(rows, **given)
         self._neighbour = neighbour
-
-    def _program(self, lowered: Any) -> Any:
-        # The text holds every constant, so equal texts are equal functions of a row, and nothing is compiled twice.
-        if lowered.as_text() not in self._tape.programs:
-            raise Violation("a door was asked for the sum of another function than on the first table")
-        return self._tape.programs[lowered.as_text()]
 
     def noisy_sum(self, query: Any, *, share: float) -> np.ndarray:
         self._charge(GaussianSum(noise_multiplier=self._ledger.budget.multiplier(share)), query.purpose)
@@ -317,5 +317,5 @@ def _release(doors: Any, rows: Any, table: str, method: Synthesizer) -> bytes:
 
 
 def frozen_randomness() -> Randomness:
-    """The same known key for both runs, posing as the system's: what differs must come from the rows."""
+    """The same known key for both runs: what differs must come from the rows."""
     return Randomness.known(bytes(range(32)))

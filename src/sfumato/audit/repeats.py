@@ -6,14 +6,14 @@ from itertools import combinations
 import numpy as np
 from scipy.stats import norm
 
-_ERROR = 1e-4
-"""The chance of a false alarm, over all comparisons together."""
+_ERROR = 1e-6
+"""The chance of a false alarm, over all comparisons together: too small to count beside those of the bounds."""
 
 
 def repeats(lines: Sequence[np.ndarray]) -> list[str]:
     """What is wrong with lines of standard normal noise: a pair of lines, or a line and itself shifted, correlate.
 
-    Sound noise passes but for a chance of 1e-4. The correlation of independent lines of n numbers is nearly normal
+    Sound noise passes but for a chance of 1e-6. The correlation of independent lines of n numbers is nearly normal
     with deviation 1 / sqrt(n); the limit allows for the number of comparisons.
 
     >>> random = np.random.default_rng(0)

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from sfumato.privacy.certificate import Certificate
 from sfumato.progress import Progress as ProgressCallback
-from sfumato.release.wording import event_words, number, protected_words
+from sfumato.release.wording import event_words, flat, number, promise
 
 
 def say(text: str = "") -> None:
@@ -90,7 +90,7 @@ def facts(title: str, rows: Mapping[str, object]) -> Panel:
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in rows.items():
-        grid.add_row(name, plain(value))
+        grid.add_row(plain(name), plain(value))
     return Panel(grid, title=title, title_align="left")
 
 
@@ -110,7 +110,7 @@ def certificate_parts(certificate: Certificate, rederived: float) -> list[Any]:
     return [
         facts(f"Certificate: {plain(certificate.status)}", _promise(certificate, rederived)),
         listing("Charged", ("for", "what was done"), charges),
-        facts("Public facts", _flat(certificate.public)),
+        facts("Public facts", flat(certificate.public)),
         facts("Assumptions", {str(place): text for place, text in enumerate(certificate.assumptions, start=1)}),
         facts("Versions", certificate.versions),
     ]
@@ -118,34 +118,14 @@ def certificate_parts(certificate: Certificate, rederived: float) -> list[Any]:
 
 def brief_certificate(certificate: Certificate) -> Panel:
     """The promise alone."""
-    rows = {
-        "epsilon": f"{number(certificate.epsilon)}  (asked for: {certificate.budget_epsilon:g})",
-        "delta": f"{certificate.delta:g}",
-        "protected": protected_words(certificate),
-        "randomness": certificate.randomness.get("source"),
-    }
+    told = promise(certificate)
+    rows = {name: told[name] for name in ("epsilon", "delta", "protected", "randomness")}
     return facts(f"Certificate: {plain(certificate.status)}", rows)
 
 
-def _promise(certificate: Certificate, rederived: float) -> dict[str, object]:
+def _promise(certificate: Certificate, rederived: float) -> dict[str, str]:
     agrees = "agrees with the stated epsilon" if same(rederived, certificate.epsilon) else "DOES NOT AGREE"
-    accountant = certificate.accountant
-    step = accountant.get("discretisation")
-    exactness = f", discretisation {step:g}" if isinstance(step, float) else ""
-    randomness = certificate.randomness
-    return {
-        "epsilon": f"{number(certificate.epsilon)}  (asked for: {certificate.budget_epsilon:g})",
-        "delta": f"{certificate.delta:g}",
-        "protected": protected_words(certificate),
-        "relation": certificate.adjacency.relation.value,
-        "unit": f"{certificate.adjacency.unit} (rows each, at most: {certificate.adjacency.max_rows})",
-        "accountant": f"{accountant.get('name')} ({accountant.get('library')}{exactness})",
-        "re-derived": f"{number(rederived)} from the charges below: {agrees}",
-        "RDP cross-check": number(certificate.epsilon_rdp),
-        "CLT figure": f"{number(certificate.epsilon_clt)} (approximation, may understate)",
-        "randomness": f"{randomness.get('source')}; {randomness.get('generator')}",
-        "noise": f"{randomness.get('noise')}; hardened: {'yes' if randomness.get('hardened') is True else 'no'}",
-    }
+    return {**promise(certificate), "re-derived": f"{number(rederived)} from the charges below: {agrees}"}
 
 
 def setting_text(value: object) -> str:
@@ -162,13 +142,3 @@ def setting_text(value: object) -> str:
 def same(left: float, right: float) -> bool:
     """Whether two epsilons agree to 1e-9, infinite ones too."""
     return left == right or abs(left - right) <= 1e-9
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, object]:
-    rows: dict[str, object] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            rows |= _flat(value, f"{prefix}{plain(name)}.")
-        else:
-            rows[f"{prefix}{plain(name)}"] = "none" if value is None else value
-    return rows

@@ -21,6 +21,7 @@ from sfumato.evaluation.report import NOT_PRIVATE, SUFFIXES
 from sfumato.release import Release
 from sfumato.release.wording import number, protected_words
 from sfumato.schema import Schema
+from sfumato.table import read_file
 
 Page = Annotated[Path, typer.Option("--output", "-o", help="Where to write: .html for people, .json for programs.")]
 Holdout = Annotated[
@@ -114,10 +115,11 @@ def compare(
     _check_extra()
     with watched("reading", total_is_public=True) as progress:
         found: dict[str, Evaluation] = {}
+        rows_real, rows_new = read_file(real), None if holdout is None else read_file(holdout)
         for name, release in releases.items():
             synthetic = release.sample_arrow(_rows(release, rows), seed=seed, progress=progress)
-            given: dict[str, Any] = {"holdout": holdout, "release": release, "target": target, "seed": seed}
-            found[name] = evaluate(real, synthetic, release.schema, **given, progress=progress)
+            given: dict[str, Any] = {"holdout": rows_new, "release": release, "target": target, "seed": seed}
+            found[name] = evaluate(rows_real, synthetic, release.schema, **given, progress=progress)
     save_report(found, output)
     _tell(output, json=json)
 
@@ -129,7 +131,7 @@ def audit(
     epsilon: Annotated[float, typer.Option("--epsilon", help="The budget that is certified and attacked.")] = 4.0,
     delta: Annotated[float, typer.Option("--delta", help="The other half of the budget.")] = 1e-5,
     canaries: Annotated[int, typer.Option("--canaries", help="Canaries of each white-box attack.")] = 10_000,
-    confidence: Annotated[float, typer.Option("--confidence", help="Of each lower bound.")] = 0.999,
+    confidence: Annotated[float, typer.Option("--confidence", help="Of the whole audit.")] = 0.999,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the method; repeatable.")
     ] = None,
@@ -268,5 +270,5 @@ def _findings(result: Any) -> list[Any]:
     ]
     return [
         listing("Canaries: what was shown beside what is certified", heads, rows),
-        listing("Checks", ("", ""), checks),
+        listing("Checks", ("what", "found"), checks),
     ]

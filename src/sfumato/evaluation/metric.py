@@ -130,7 +130,6 @@ class Measurement:
     ``cap`` is the most rows of each table that it looks at; larger tables are sampled, and the score says so.
     """
 
-    title: str
     metrics: tuple[Metric, ...]
     run: Callable[[Comparison], Mapping[str, Sequence[Part]]]
     cap: int | None = None

@@ -1,8 +1,46 @@
 """Wording: a certificate in plain words, for the terminal and for the report."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from sfumato.privacy.certificate import Certificate
 from sfumato.privacy.events import Event, ExponentialChoice, FixedSizeGaussian, GaussianSum, PoissonGaussian
 from sfumato.privacy.events import NonPrivate as NonPrivateEvent
+
+
+def promise(certificate: Certificate) -> dict[str, str]:
+    """The main facts of a certificate, by their names."""
+    adjacency, accountant, randomness = certificate.adjacency, certificate.accountant, certificate.randomness
+    step = accountant.get("discretisation")
+    exactness = f", discretisation {step:g}" if isinstance(step, float) else ""
+    private = certificate.epsilon < float("inf")
+    return {
+        "epsilon": number(certificate.epsilon) + (f" (asked for: {certificate.budget_epsilon:g})" if private else ""),
+        "delta": f"{certificate.delta:g}",
+        "protected": protected_words(certificate),
+        "relation": adjacency.relation.value,
+        "unit": f"{adjacency.unit} (rows each, at most: {adjacency.max_rows})",
+        "accountant": f"{accountant.get('name')} ({accountant.get('library')}{exactness})",
+        "RDP cross-check": number(certificate.epsilon_rdp),
+        "CLT figure": number(certificate.epsilon_clt) + (" (approximation, may understate)" if private else ""),
+        "randomness": f"{randomness.get('source')}; {randomness.get('generator')}",
+        "noise": f"{randomness.get('noise')}; hardened: {'yes' if randomness.get('hardened') is True else 'no'}",
+    }
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Facts within facts under dotted names.
+
+    >>> flat({"settings": {"steps": 3}, "rows": None})
+    {'settings.steps': '3', 'rows': 'none'}
+    """
+    found: dict[str, str] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = "none" if value is None else str(value)
+    return found
 
 
 def protected_words(certificate: Certificate) -> str:

@@ -171,12 +171,12 @@ def _present(figure: Figure, *, sides: Sequence[str] = ("real", "synthetic")) ->
 Columns = Callable[[Comparison], Sequence[str]]
 
 
-def _measurement(title: str, columns: Columns, figures: Sequence[tuple[Metric, Figure]]) -> Measurement:
+def _measurement(columns: Columns, figures: Sequence[tuple[Metric, Figure]]) -> Measurement:
     def run(comparison: Comparison) -> Mapping[str, Sequence[Part]]:
         names = columns(comparison)
         return {metric.name: [figure(comparison, name) for name in names] for metric, figure in figures}
 
-    return Measurement(title=title, metrics=tuple(metric for metric, _ in figures), run=run)
+    return Measurement(metrics=tuple(metric for metric, _ in figures), run=run)
 
 
 def _all(comparison: Comparison) -> Sequence[str]:
@@ -189,12 +189,10 @@ def _nullable(comparison: Comparison) -> Sequence[str]:
 
 MEASUREMENTS: tuple[Measurement, ...] = (
     _measurement(
-        "Numbers and dates, column by column",
         lambda comparison: comparison.numeric,
         ((KS_COMPLEMENT, _present(_ks_complement)), (RANGE_COVERAGE, _present(_range_coverage))),
     ),
     _measurement(
-        "Levels, column by column",
         lambda comparison: comparison.discrete,
         (
             (TV_COMPLEMENT, _present(_tv_complement)),
@@ -204,7 +202,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
             (CATEGORY_COVERAGE, _present(_category_coverage, sides=("real",))),
         ),
     ),
-    _measurement("All columns in public bins", _all, ((TV_BINNED, _tv_binned), (JENSEN_SHANNON, _jensen_shannon))),
-    _measurement("Missing cells", _nullable, ((MISSING_SIMILARITY, _missing_similarity),)),
+    _measurement(_all, ((TV_BINNED, _tv_binned), (JENSEN_SHANNON, _jensen_shannon))),
+    _measurement(_nullable, ((MISSING_SIMILARITY, _missing_similarity),)),
 )
 """What is measured of single columns. All rows are looked at."""

@@ -111,9 +111,7 @@ def _scores(comparison: Comparison, sample: Sample) -> Floats:
 
 
 MEASUREMENTS = (
-    Measurement(
-        title="Log-likelihood", metrics=(LOG_LIKELIHOOD, LOG_LIKELIHOOD_TRAINING), run=_likelihood, cap=MOST_ROWS
-    ),
-    Measurement(title="Anomaly detection", metrics=(ANOMALY_AUROC,), run=_anomalies, cap=MOST_ROWS),
+    Measurement(metrics=(LOG_LIKELIHOOD, LOG_LIKELIHOOD_TRAINING), run=_likelihood, cap=MOST_ROWS),
+    Measurement(metrics=(ANOMALY_AUROC,), run=_anomalies, cap=MOST_ROWS),
 )
 """The measurements of this group."""

@@ -79,7 +79,7 @@ def _parts(comparison: Comparison, matrix: Floats, build: Callable[[], Any]) -> 
 
 
 MEASUREMENTS = (
-    Measurement(title="Detection by XGBoost", metrics=(DETECTION_XGBOOST,), run=_by_xgboost, cap=MOST_ROWS),
-    Measurement(title="Detection by logistic", metrics=(DETECTION_LOGISTIC,), run=_by_logistic, cap=MOST_ROWS),
+    Measurement(metrics=(DETECTION_XGBOOST,), run=_by_xgboost, cap=MOST_ROWS),
+    Measurement(metrics=(DETECTION_LOGISTIC,), run=_by_logistic, cap=MOST_ROWS),
 )
 """The measurements of this group."""

@@ -127,7 +127,7 @@ def _predicted(
 
 
 MEASUREMENTS = (
-    Measurement(title="Decision tree (SDMetrics)", metrics=(TREE_F1,), run=_tree, cap=MOST_ROWS),
-    Measurement(title="Linear regression (SDMetrics)", metrics=(LINEAR_R2,), run=_linear, cap=MOST_ROWS),
+    Measurement(metrics=(TREE_F1,), run=_tree, cap=MOST_ROWS),
+    Measurement(metrics=(LINEAR_R2,), run=_linear, cap=MOST_ROWS),
 )
 """The measurements that agree with SDMetrics; ``utility`` lists them among its own."""

@@ -156,7 +156,7 @@ def _joined(first: MixedRows, second: MixedRows) -> MixedRows:
 
 
 MEASUREMENTS = (
-    Measurement(title="Smoke test: closest record", metrics=(CLOSEST_RECORD_SHARE,), run=_closest, cap=MOST_ROWS),
-    Measurement(title="Smoke test: density ratio", metrics=(DENSITY_RATIO_AUROC,), run=_ratio, cap=MOST_ROWS),
+    Measurement(metrics=(CLOSEST_RECORD_SHARE,), run=_closest, cap=MOST_ROWS),
+    Measurement(metrics=(DENSITY_RATIO_AUROC,), run=_ratio, cap=MOST_ROWS),
 )
 """The measurements of this group."""

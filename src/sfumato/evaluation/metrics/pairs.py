@@ -254,25 +254,22 @@ def _tv2_binned(comparison: Comparison) -> Mapping[str, Sequence[Part]]:
 
 MEASUREMENTS: tuple[Measurement, ...] = (
     Measurement(
-        title="Linear correlation of pairs",
         metrics=(CORRELATION_SIMILARITY,),
         run=_similarities(CORRELATION_SIMILARITY, pearson, lambda values: values),
         cap=PEARSON_ROWS,
     ),
     Measurement(
-        title="Rank correlation of pairs",
         metrics=(SPEARMAN_SIMILARITY,),
         run=_similarities(SPEARMAN_SIMILARITY, spearman, ranks),
         cap=SPEARMAN_ROWS,
     ),
     Measurement(
-        title="Kendall's tau of pairs",
         metrics=(KENDALL_TAU, KENDALL_MAE, KENDALL_RMSE),
         run=_kendall,
         cap=KENDALL_ROWS,
     ),
-    Measurement(title="Association of levels", metrics=(CRAMERS_V,), run=_associations),
-    Measurement(title="Cross tables of levels", metrics=(CONTINGENCY_SIMILARITY,), run=_contingencies),
-    Measurement(title="Cross tables in public bins", metrics=(TV2_BINNED,), run=_tv2_binned),
+    Measurement(metrics=(CRAMERS_V,), run=_associations),
+    Measurement(metrics=(CONTINGENCY_SIMILARITY,), run=_contingencies),
+    Measurement(metrics=(TV2_BINNED,), run=_tv2_binned),
 )
 """What is measured of pairs. Correlations look at a sample of a large table, cross tables at all rows."""

@@ -204,12 +204,11 @@ def _part(name: str, metric: Metric, synthetic: Judgement, real: Judgement, *, h
 
 MEASUREMENTS = (
     Measurement(
-        title="Nine classifiers",
         metrics=(UTILITY_MACRO_F1, UTILITY_AUROC, UTILITY_AVERAGE_PRECISION),
         run=_classification,
         cap=MOST_ROWS,
     ),
-    Measurement(title="Four regressors", metrics=(UTILITY_R2,), run=_regression, cap=MOST_ROWS),
+    Measurement(metrics=(UTILITY_R2,), run=_regression, cap=MOST_ROWS),
     *efficacy.MEASUREMENTS,
 )
 """The measurements of this group, those that agree with SDMetrics among them."""

@@ -62,7 +62,7 @@ def kway(k: int = 3) -> Measurement:
         distances = [total_variation(*count(table)) for table in tables]
         return {metric.name: [Part(of=of, value=value) for of, value in zip(subsets, distances, strict=True)]}
 
-    return Measurement(title=f"Cross tables of {k} columns", metrics=(metric,), run=run)
+    return Measurement(metrics=(metric,), run=run)
 
 
 def _range_queries(comparison: Comparison) -> Mapping[str, Sequence[Part]]:
@@ -82,6 +82,6 @@ def _family(comparison: Comparison, size: int, random: np.random.Generator) -> P
 
 MEASUREMENTS: tuple[Measurement, ...] = (
     kway(3),
-    Measurement(title="Random range queries", metrics=(RANGE_QUERY_ERROR,), run=_range_queries),
+    Measurement(metrics=(RANGE_QUERY_ERROR,), run=_range_queries),
 )
 """What is measured of several columns together. All rows are looked at."""

@@ -1,12 +1,10 @@
 """Certificate: the promise of a release in words, beside the measurements that it does not cover."""
 
-import math
 from collections.abc import Mapping
-from typing import Any
 
 from sfumato.evaluation.report.markup import element, paragraphs, scrolling, text
 from sfumato.release import Certificate
-from sfumato.release.wording import event_words, number, protected_words
+from sfumato.release.wording import event_words, flat, promise
 
 _NONE = (
     "No release was given, so nothing is known here of how the synthetic rows were made, nor of what they protect.",
@@ -30,7 +28,7 @@ def certificate_section(certificate: Certificate | None) -> str:
     )
     return (
         status(certificate)
-        + _listed(promise(certificate))
+        + _listed(promised(certificate))
         + element("h3", "Charged to the budget")
         + scrolling(charges, "Charges")
         + element("h3", "Assumptions")
@@ -50,47 +48,10 @@ def status(certificate: Certificate) -> str:
     return element("p", text(words), class_="lead")
 
 
-def promise(certificate: Certificate) -> dict[str, str]:
-    """The main facts, by their names.
-
-    Reference: Dwork and Roth, "The Algorithmic Foundations of Differential Privacy", 2014.
-    """
-    adjacency, randomness = certificate.adjacency, certificate.randomness
-    private = certificate.epsilon < math.inf
-    return {
-        "Status": certificate.status,
-        "Epsilon": epsilon_words(certificate),
-        "Delta": f"{certificate.delta:g}",
-        "Protected": protected_words(certificate),
-        "Relation": adjacency.relation.value,
-        "Unit": f"{adjacency.unit} (rows each, at most: {adjacency.max_rows})",
-        "Accountant": f"{certificate.accountant.get('name')} ({certificate.accountant.get('library')})",
-        "RDP cross-check": number(certificate.epsilon_rdp),
-        "CLT figure": number(certificate.epsilon_clt) + (" (approximation, may understate)" if private else ""),
-        "Randomness": f"{randomness.get('source')}; {randomness.get('generator')}; {randomness.get('noise')}",
-    }
-
-
-def epsilon_words(certificate: Certificate) -> str:
-    """The epsilon of a certificate with the one that was asked for, or that there is none."""
-    if certificate.epsilon == math.inf:
-        return number(certificate.epsilon)
-    return f"{number(certificate.epsilon)} (asked for: {certificate.budget_epsilon:g})"
-
-
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Facts within facts under dotted names.
-
-    >>> flat({"settings": {"steps": 3}, "rows": None})
-    {'settings.steps': '3', 'rows': 'none'}
-    """
-    found: dict[str, str] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = "none" if value is None else str(value)
-    return found
+def promised(certificate: Certificate) -> dict[str, str]:
+    """The status and the main facts, by their names as headings."""
+    told = {"status": certificate.status, **promise(certificate)}
+    return {name[:1].upper() + name[1:]: words for name, words in told.items()}
 
 
 def _listed(facts: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from sfumato.errors import ArgumentError
 from sfumato.evaluation.evaluation import Evaluation
 from sfumato.evaluation.metric import Metric, Score
-from sfumato.evaluation.report.certificate import promise, status
+from sfumato.evaluation.report.certificate import promised, status
 from sfumato.evaluation.report.definitions import definitions_section
 from sfumato.evaluation.report.groups import group_of, ordered
 from sfumato.evaluation.report.markup import brief_name, element, name, paragraphs, scrolling, text
@@ -173,7 +173,7 @@ def _column_row(metric: Metric, column: str, values: Sequence[float | None]) -> 
 def _certificates(evaluations: Mapping[str, Evaluation]) -> str:
     """The promises side by side, and loudly each that is none."""
     releases = {each: evaluation.comparison.release for each, evaluation in evaluations.items()}
-    promises = {each: promise(release.certificate) if release else {} for each, release in releases.items()}
+    promises = {each: promised(release.certificate) if release else {} for each, release in releases.items()}
     labels = list(dict.fromkeys(label for found in promises.values() for label in found))
     if not labels:
         return paragraphs("No release was given, so there are no certificates to show.")
