@@ -14,7 +14,10 @@ import pytest
 from sfumato.models.flows.autoregressive import AffineMap, Autoregressive
 from sfumato.models.flows.bijection import ActNorm, Affine, Bijection, Chain, Reverse
 from sfumato.models.flows.flow import MafShape, MaskedAutoregressiveFlow
+from sfumato.models.flows.linear import LowRank, Plu
 from sfumato.models.flows.made import Made, masks_of
+from sfumato.models.flows.marginal_map import MarginalMap
+from sfumato.models.flows.spline import SplineMap
 
 SIZES = [(depth, features) for depth in (1, 2, 3) for features in (1, 2, 5, 12)]
 LIMIT = AffineMap().limit
@@ -51,6 +54,20 @@ def affine(features):
     return Affine(steps - 1.5, jnp.exp(0.3 * steps - 0.5))
 
 
+def spline_of(features):
+    made = jiggled(Made.start(features, SplineMap().num_parameters(), width=9, depth=2, key=key_of(8)), 8)
+    return Autoregressive(made, SplineMap())
+
+
+def marginal_map(features, bins=6):
+    """Bins of unequal widths and unequal shares, the last feature with bins that are not used."""
+    random = np.random.default_rng(3)
+    lines = [np.r_[0, np.cumsum(random.dirichlet(np.full(bins, 4.0)))] for _ in range(2 * features)]
+    edges, shares = np.array(lines[:features]), np.array(lines[features:])
+    edges[-1, -3:], shares[-1, -3:] = 1.0, 1.0
+    return MarginalMap(jnp.asarray(edges, jnp.float32), jnp.asarray(shares, jnp.float32))
+
+
 BIJECTIONS: dict[str, tuple[int, Bijection]] = {
     "reverse": (5, Reverse()),
     "affine": (4, affine(4)),
@@ -58,6 +75,13 @@ BIJECTIONS: dict[str, tuple[int, Bijection]] = {
     "chain": (5, Chain((autoregressive(2, 5), Reverse(), jiggled(ActNorm.identity(5), 2), autoregressive(1, 5, 3)))),
     "empty chain": (3, Chain(())),
     "maf blocks": (3, jiggled(MaskedAutoregressiveFlow.start(MafShape(3, 3, 8, 1, True), key=key_of(4)).blocks, 4)),
+}
+BIJECTIONS |= {
+    "low rank": (5, jiggled(LowRank.start(5, 2, key=key_of(5)), 5)),
+    "low rank, one feature": (1, jiggled(LowRank.start(1, 1, key=key_of(5)), 6)),
+    "plu": (5, jiggled(Plu.start(5), 7)),
+    "spline, autoregressive": (4, spline_of(4)),
+    "marginal map": (3, marginal_map(3)),
 }
 BIJECTIONS |= {network_name(depth, features): (features, autoregressive(depth, features)) for depth, features in SIZES}
 

@@ -11,7 +11,7 @@ Stock 2023 (canary gradients).
 
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from scipy.stats import binom
 from sfumato.checks import whole
 from sfumato.privacy import Adjacency, Curator, FixedSizeSampling, PoissonSampling, Relation, SgdPlan
 from sfumato.privacy.events import Event, ExponentialChoice, GaussianSum
+from sfumato.privacy.factors import FactoredLoss, Rule, VectorRule
 from sfumato.privacy.queries import ScoreQuery, SumQuery
 
 Participation: TypeAlias = Literal["full", "planned"]
@@ -160,6 +161,9 @@ class CanaryCurator(Curator):
             asked = _ASKED * plan.clip.bound * jax.lax.stop_gradient(at["turn"]) * row["sign"]
             return asked * (at["first"][row["index"]] + at["second"][row["index"]])
 
+        # A loss that is clipped by factors goes another way through the door, and so do its canaries.
+        asks: Any = FactoredPull(num, _ASKED * plan.clip.bound) if isinstance(loss, FactoredLoss) else pull
+
         def listen(mean: Any, heard: Any, at: Any) -> tuple[Any, Any]:
             # The charge is the last of the ledger by the time that this is compiled.
             sigma = self._sigma()
@@ -171,7 +175,7 @@ class CanaryCurator(Curator):
 
         before = (np.zeros(num), np.zeros((steps, 2 * num)), np.zeros((), np.int32))
         charged = len(self._ledger.entries)
-        _, (scores, noise, _) = super().noisy_descent(pull, start, before, plan=plan, update=listen, purpose=purpose)
+        _, (scores, noise, _) = super().noisy_descent(asks, start, before, plan=plan, update=listen, purpose=purpose)
         multiplier = self._sigma() / (2 if adjacency.relation is Relation.REPLACE_ONE else 1)
         event = plan.event(multiplier, adjacency)
         self._note(purpose, event, np.asarray(scores), np.asarray(noise) if steps else None, charged)
@@ -190,6 +194,35 @@ class CanaryCurator(Curator):
         if isinstance(plan.sampling, FixedSizeSampling):
             sampling = FixedSizeSampling(batch=self._canaries.num, rows=self._canaries.num)
         return replace(plan, sampling=sampling, steps=min(plan.steps, _FULL_STEPS))
+
+
+@dataclass(frozen=True)
+class FactoredPull:
+    """The pull of canaries as a loss that gives factors."""
+
+    num: int
+    asked: float
+
+    @property
+    def rules(self) -> dict[str, Rule]:
+        return {name: VectorRule(target=name) for name in ("first", "second", "turn")}
+
+    common_names: ClassVar[tuple[str, ...]] = ()
+
+    def weights(self, params: Any) -> dict[str, Array]:
+        return {name: jnp.atleast_1d(params[name]) for name in ("first", "second", "turn")}
+
+    def taps(self) -> dict[str, tuple[int, int, int]]:
+        return {"first": (1, 1, self.num), "second": (1, 1, self.num), "turn": (1, 1, 1)}
+
+    def row(self, weights: Any, row: Any, key: Array, taps: Any) -> tuple[Array, dict[str, Array]]:
+        """What comes back at both coordinates of a canary is what it asks for, and nothing at all else."""
+        own = taps["first"][0, 0, row["index"]] + taps["second"][0, 0, row["index"]]
+        return self.asked * weights["turn"][0] * row["sign"] * own, {}
+
+    def common(self, weights: Any) -> Array:
+        """Nothing is common to all rows."""
+        return jnp.zeros((), jnp.float32)
 
 
 def log_ratio(

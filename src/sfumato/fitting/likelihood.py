@@ -63,10 +63,21 @@ def fit_likelihood(
     Cost: the plan's event, with whatever noise the rest of the budget asks for.
     """
     params, fixed = eqx.partition(model, trainable)
-    transformation = optimiser.transformation(plan.steps)
 
     def loss(params: Any, row: Any, key: Array) -> Float[Array, ""]:
         return negative_log_likelihood(eqx.combine(params, fixed), row, key)
+
+    return descend(model, params, loss, curator, plan=plan, optimiser=optimiser, purpose=purpose)
+
+
+def descend(
+    model: Model, params: Any, loss: Any, curator: Curator, *, plan: SgdPlan, optimiser: Optimiser, purpose: str
+) -> Model:
+    """The model with its ``params`` moved by noisy gradient descent on a loss, averaged over the iterates.
+
+    Cost: the plan's event, with whatever noise the rest of the budget asks for.
+    """
+    transformation = optimiser.transformation(plan.steps)
 
     def update(gradient: Any, state: Any, params: Any) -> tuple[Any, Any]:
         moments, average, step = state
@@ -78,4 +89,4 @@ def fit_likelihood(
 
     state = (transformation.init(params), params, jnp.zeros((), jnp.int32))
     params, (_, average, _) = curator.noisy_descent(loss, params, state, plan=plan, update=update, purpose=purpose)
-    return eqx.combine(jax.tree.map(jnp.asarray, average), fixed)
+    return eqx.combine(jax.tree.map(jnp.asarray, average), model)

@@ -10,6 +10,8 @@ from jaxtyping import Array
 
 from sfumato.errors import ReleaseError
 from sfumato.models.flows.flow import MafShape, MaskedAutoregressiveFlow
+from sfumato.models.flows.marginal_map import MarginalMap
+from sfumato.models.flows.spline_flow import SplineFlow, SplineFlowShape
 
 
 def _maf(fields: Mapping[str, Any], tensor_sizes: Sequence[int]) -> Any:
@@ -27,12 +29,37 @@ def _maf(fields: Mapping[str, Any], tensor_sizes: Sequence[int]) -> Any:
     return eqx.filter_eval_shape(lambda: MaskedAutoregressiveFlow.start(shape, key=_any_key()))
 
 
+def _spline_flow(fields: Mapping[str, Any], tensor_sizes: Sequence[int]) -> Any:
+    names = ("num_features", "blocks", "width", "depth", "embedding", "bins", "rank")
+    sizes = {name: _size(fields, name) for name in names}
+    linear, edges = fields.get("linear"), _size(fields, "bins_of_marginals") + 1
+    if linear not in ("low-rank", "plu"):
+        raise ReleaseError("The model description is damaged: linear must be 'low-rank' or 'plu'.")
+    # The masks are made while rebuilding, so the sizes must be borne out by the file before that.
+    hidden = max(sizes["width"], sizes["num_features"] - 1)
+    claimed = hidden * (sizes["num_features"] + (sizes["depth"] - 1) * hidden + 3 * sizes["bins"] - 1)
+    num_tensors = 2 + 6 + 2 * (sizes["depth"] - 1) + 4
+    if claimed + 2 * edges * sizes["num_features"] > sum(tensor_sizes) or num_tensors != len(tensor_sizes):
+        raise ReleaseError("The model description claims other numbers than the file holds.")
+    shape = SplineFlowShape(**sizes, linear=linear)
+
+    def start() -> SplineFlow:
+        flow = SplineFlow.start(shape, key=_any_key())
+        marginals = MarginalMap.identity(shape.num_features, edges - 1)
+        return eqx.tree_at(lambda model: model.marginals, flow, marginals)
+
+    return eqx.filter_eval_shape(start)
+
+
 def _any_key() -> Array:
     # Only shapes are asked for, so no number is ever drawn with it.
     return jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32))
 
 
-_KINDS: dict[str, Callable[[Mapping[str, Any], Sequence[int]], Any]] = {"masked_autoregressive_flow": _maf}
+_KINDS: dict[str, Callable[[Mapping[str, Any], Sequence[int]], Any]] = {
+    "masked_autoregressive_flow": _maf,
+    "spline_flow": _spline_flow,
+}
 
 
 def skeleton(description: Mapping[str, Any], tensor_sizes: Sequence[int]) -> Any:

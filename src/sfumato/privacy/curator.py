@@ -17,13 +17,14 @@ from sfumato.privacy.chacha import keystream
 from sfumato.privacy.choice import draw_index, exponential_weights
 from sfumato.privacy.clipping import GRID
 from sfumato.privacy.events import ExponentialChoice, GaussianSum
+from sfumato.privacy.factors import FactoredLoss
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.noise import gaussian_integers
 from sfumato.privacy.plan import SgdPlan
 from sfumato.privacy.queries import ScoreQuery, SumQuery, count_query
 from sfumato.privacy.randomness import Randomness, Stream, nonce
 from sfumato.privacy.sampling import FixedSizeSampling
-from sfumato.privacy.step import PrivateRows, gradient_step, grid_total
+from sfumato.privacy.step import PrivateRows, factored_step, gradient_step, grid_total
 from sfumato.progress import Progress, quiet
 
 Params = TypeVar("Params")
@@ -110,7 +111,7 @@ class Curator:
 
     def noisy_descent(
         self,
-        loss: Loss,
+        loss: Loss | FactoredLoss,
         params: Params,
         state: State,
         *,
@@ -133,7 +134,10 @@ class Curator:
         call = self._charge(event, purpose)
         deviation = plan.noise_deviation(event.noise_multiplier)  # type: ignore[union-attr]
         with jax.enable_x64(True):
-            gradient = gradient_step(loss, params, plan, deviation, expected)
+            if isinstance(loss, FactoredLoss):
+                gradient = factored_step(loss, params, plan, deviation, expected)
+            else:
+                gradient = gradient_step(loss, params, plan, deviation, expected)
             return self._loop(gradient, params, state, call=call, update=update, plan=plan, purpose=purpose)
 
     def _loop(

@@ -4,6 +4,7 @@ Micro-batches of padded rows are repeated as often as the draw needs, so a Poiss
 Per-row gradients come from ``vmap`` of the gradient of one row, so that no layer can mix rows.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,8 @@ from jaxtyping import Array, Bool, Float, Int64, PyTree
 from sfumato.errors import ArgumentError
 from sfumato.privacy.chacha import keystream
 from sfumato.privacy.clipping import GRID, MOST_ROWS_AT_ONCE, FlatClip
+from sfumato.privacy.factored import chunk_rows, factored_sum, to_grid
+from sfumato.privacy.factors import FactoredLoss
 from sfumato.privacy.noise import gaussian_integers
 from sfumato.privacy.plan import SgdPlan
 from sfumato.privacy.randomness import Stream, nonce
@@ -34,7 +37,8 @@ class PrivateRows(eqx.Module):
         """Rows from a tree of arrays that share their first axis; an empty table is one padded batch."""
         num_real = jax.tree.leaves(rows)[0].shape[0]
         micro = micro_batch()
-        num_padded = max(1, -(-num_real // micro)) * micro
+        whole = math.lcm(micro, chunk_rows())
+        num_padded = max(1, -(-num_real // whole)) * whole
 
         def pad(column: np.ndarray) -> Array:
             padding = [(0, num_padded - num_real)] + [(0, 0)] * (column.ndim - 1)
@@ -102,6 +106,58 @@ def gradient_step(
     return noisy_mean
 
 
+def factored_step(
+    loss: FactoredLoss, params: Any, plan: SgdPlan, deviation: float, expected_batch: float
+) -> Callable[..., Any]:
+    """As ``gradient_step``, for a loss that gives factors: one backward pass and no gradient of a single row.
+
+    Privacy: clipping and noise are on the weights of the loss; the way back from them to the parameters is
+    post-processing.
+    """
+    shapes = jax.eval_shape(loss.weights, params)
+    zeros = {name: jnp.zeros(shape.shape, jnp.float32) for name, shape in shapes.items()}
+    flat, unflatten = ravel_pytree(zeros)
+    scale = plan.clip.bound / GRID / expected_batch
+
+    def noisy_mean(params: Any, rows: PrivateRows, key: Array, call: int, step: Array) -> Any:
+        weights, pull_back = jax.vjp(loss.weights, params)
+        total = ravel_pytree(factored_total(loss, weights, plan, rows, key, call, step))[0]
+        noise = gaussian_integers(key, nonce(call, step, Stream.NOISE), flat.size, deviation)
+        mean = unflatten(((total + noise) * scale).astype(flat.dtype))
+        return pull_back(mean)[0]
+
+    return noisy_mean
+
+
+def factored_total(
+    loss: FactoredLoss, weights: Any, plan: SgdPlan, rows: PrivateRows, key: Array, call: int, step: Array
+) -> dict[str, Int64[Array, "..."]]:
+    """The sum of the clipped gradients of a step's rows in the weights, in grid units, before any noise."""
+    order, count, row_key = _drawn(plan, rows, key, call, step)
+    chunk = chunk_rows()
+
+    def add(i: Array, acc: dict[str, Array]) -> dict[str, Array]:
+        index = jax.lax.dynamic_slice_in_dim(order, i * chunk, chunk)
+        valid = i * chunk + jnp.arange(chunk) < count
+        batch = jax.tree.map(lambda column: column[index], rows.columns)
+        keys = jax.vmap(lambda j: jax.random.fold_in(row_key, j))(index)
+        found = factored_sum(loss, weights, plan.clip, batch, keys, valid)
+        return {name: acc[name] + found[name] for name in acc}
+
+    start = {name: jnp.zeros(value.shape, jnp.int64) for name, value in weights.items()}
+    return to_grid(jax.lax.fori_loop(0, (count + chunk - 1) // chunk, add, start))
+
+
+def _drawn(plan: SgdPlan, rows: PrivateRows, key: Array, call: int, step: Array) -> tuple[Array, Array, Array]:
+    """The places of a step's rows, those drawn first; how many were drawn; and a key for what is random in rows."""
+    num_rows = rows.real.shape[0]
+    words = keystream(key, nonce(call, step, Stream.SAMPLING), num_rows * plan.sampling.words_per_row)
+    taken = plan.sampling.draw(words, rows.real)
+    order = jnp.nonzero(taken, size=num_rows, fill_value=0)[0]
+    row_key = jax.random.wrap_key_data(keystream(key, nonce(call, step, Stream.ROWS), 2))
+    return order, jnp.sum(taken), row_key
+
+
 def batch_total(
     loss: Callable[[Any, Any, Array], Float[Array, ""]],
     params: Any,
@@ -112,12 +168,8 @@ def batch_total(
     step: Array,
 ) -> Int64[Array, " entry"]:
     """The exact sum of the clipped gradients of a step's rows, in grid units, before any noise."""
-    num_rows, micro = rows.real.shape[0], rows.micro
-    words = keystream(key, nonce(call, step, Stream.SAMPLING), num_rows * plan.sampling.words_per_row)
-    taken = plan.sampling.draw(words, rows.real)
-    order = jnp.nonzero(taken, size=num_rows, fill_value=0)[0]
-    count = jnp.sum(taken)
-    row_key = jax.random.wrap_key_data(keystream(key, nonce(call, step, Stream.ROWS), 2))
+    micro = rows.micro
+    order, count, row_key = _drawn(plan, rows, key, call, step)
 
     def add(i: Array, acc: Array) -> Array:
         index = jax.lax.dynamic_slice_in_dim(order, i * micro, micro)

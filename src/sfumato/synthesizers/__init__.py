@@ -1,10 +1,11 @@
 """One file a published method, and the registry that the pipeline, the command line and the tests run over."""
 
 from sfumato.errors import ArgumentError
+from sfumato.synthesizers.hflow import HFlow
 from sfumato.synthesizers.maf import Maf
 from sfumato.synthesizers.synthesizer import Synthesizer
 
-REGISTRY: dict[str, type[Synthesizer]] = {method.name: method for method in (Maf,)}
+REGISTRY: dict[str, type[Synthesizer]] = {method.name: method for method in (HFlow, Maf)}
 """Every method by its name. A new method is one file and one entry here."""
 
 
@@ -15,4 +16,4 @@ def method_named(name: str) -> type[Synthesizer]:
     return REGISTRY[name]
 
 
-__all__ = ["REGISTRY", "Maf", "Synthesizer", "method_named"]
+__all__ = ["REGISTRY", "HFlow", "Maf", "Synthesizer", "method_named"]

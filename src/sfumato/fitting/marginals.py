@@ -1,0 +1,122 @@
+"""Marginals: the distribution of each feature by itself, bought through the noisy sum.
+
+A feature of few values gets a bin for each. One of many values is measured in rounds: where a bin turns out heavy, the
+next round cuts it finer, so that a value that many rows share (such as 0) ends up in a bin of its own, at a cost
+that does not depend on how many values there are.
+Reference: simplex projection as in Duchi et al. 2008; refining by mass as in private hierarchical histograms (Hay et
+al. 2010).
+"""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from sfumato.checks import between, whole
+from sfumato.encoding.layout import Layout
+from sfumato.models.flows.marginal_map import MarginalMap
+from sfumato.privacy import Curator, FlatClip, SumQuery
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarginalShare:
+    """How much of the budget goes to one-way marginals, over how many rounds, and how many bins a feature has."""
+
+    share: float = 0.05
+    rounds: int = 3
+    bins: int = 128
+
+    def __post_init__(self) -> None:
+        between(1e-6, 0.9, share=self.share)
+        whole(1, rounds=self.rounds)
+        whole(2, bins=self.bins)
+
+
+def buy_marginals(curator: Curator, layout: Layout, settings: MarginalShare) -> MarginalMap:
+    """The map to standard normal features that noisy marginals imply.
+
+    Cost: ``rounds`` Gaussian sums of one bounded vector, ``share`` of the budget together. Rounds after the first are
+    asked for only if some feature has more values than bins, which the schema says.
+    """
+    sizes = [feature.size for feature in layout.features]
+    edges = [_even(size, settings.bins) for size in sizes]
+    rounds = settings.rounds if any(size is None or size > settings.bins for size in sizes) else 1
+    shares = [np.diff(edge) for edge in edges]
+    for number in range(1, rounds + 1):
+        if number > 1:
+            edges = [_finer(e, s, size, settings.bins) for e, s, size in zip(edges, shares, sizes, strict=True)]
+        purpose = f"one-way marginals, round {number} of {rounds}"
+        answer = curator.noisy_sum(_query(edges, purpose), share=settings.share / rounds)
+        shares = _shares(answer, edges, curator.size)
+    return _map(edges, shares)
+
+
+def _even(size: int | None, bins: int) -> np.ndarray:
+    num = bins if size is None else min(size, bins)
+    return _on_grid(np.linspace(0, 1, num + 1), size)
+
+
+def _on_grid(edges: np.ndarray, size: int | None) -> np.ndarray:
+    """Edges moved to borders of cells, so that no value is cut in two."""
+    return edges if size is None else np.unique(np.round(edges * size)) / size
+
+
+def _finer(edges: np.ndarray, shares: np.ndarray, size: int | None, bins: int) -> np.ndarray:
+    """New edges, as many as allowed, that cut heavy bins and join light ones."""
+    if size is not None and len(edges) - 1 >= size:
+        return edges
+    cumulative = np.concatenate([[0.0], np.cumsum(0.9 * shares + 0.1 * np.diff(edges))])
+    wanted = np.interp(np.linspace(0, 1, bins // 2 + 1), cumulative / cumulative[-1], edges)
+    # Half of the new bins have equal mass; the others are the old edges that stand furthest apart from them.
+    old = edges[1:-1][np.argsort(-shares[:-1] - shares[1:])][: bins - bins // 2 - 1]
+    return _on_grid(np.unique(np.concatenate([[0.0], wanted[1:-1], old, [1.0]])), size)
+
+
+def _query(edges: list[np.ndarray], purpose: str) -> SumQuery:
+    num_edges = max(len(edge) for edge in edges)
+    padded = jnp.asarray([np.pad(edge, (0, num_edges - len(edge)), constant_values=1.0) for edge in edges], jnp.float32)
+    size = len(edges) * (num_edges - 1)
+
+    def count(row: dict[str, Array]) -> Array:
+        low, width = row["low"][:, None], row["width"][:, None]
+        # The part of the cell below each edge; a point is below an edge, or it is not.
+        below = jnp.where(
+            width > 0, jnp.clip((padded - low) / jnp.where(width > 0, width, 1.0), 0, 1), (padded > low) | (padded >= 1)
+        )
+        return jnp.diff(below.at[:, 0].set(0.0), axis=1).reshape(-1)
+
+    clip = FlatClip(bound=float(np.sqrt(len(edges))))
+    return SumQuery(function=count, num_entries=size, clip=clip, purpose=purpose)
+
+
+def _shares(answer: np.ndarray, edges: list[np.ndarray], total: int) -> list[np.ndarray]:
+    table = answer.reshape(len(edges), -1)
+    return [_onto_simplex(row[: len(edge) - 1] / total) for row, edge in zip(table, edges, strict=True)]
+
+
+def _onto_simplex(values: Float[np.ndarray, " bin"]) -> Float[np.ndarray, " bin"]:
+    """The nearest shares: none negative, one in all. Noise on empty bins goes to zero instead of adding up.
+
+    >>> _onto_simplex(np.array([0.9, 0.2, -0.1])).round(3).tolist()
+    [0.85, 0.15, 0.0]
+    """
+    ordered = np.sort(values)[::-1]
+    excess = (np.cumsum(ordered) - 1) / np.arange(1, len(values) + 1)
+    cut = excess[np.nonzero(ordered > excess)[0][-1]]
+    return np.maximum(values - cut, 0.0)
+
+
+_FLOOR = 0.002
+
+
+def _map(edges: list[np.ndarray], shares: list[np.ndarray]) -> MarginalMap:
+    num_edges = max(len(edge) for edge in edges)
+    places, below = [], []
+    for edge, share in zip(edges, shares, strict=True):
+        # No value may have no mass at all: its likelihood would be zero.
+        kept = (1 - _FLOOR) * share + _FLOOR * np.diff(edge)
+        line = np.concatenate([[0.0], np.cumsum(kept)])
+        places.append(np.pad(edge, (0, num_edges - len(edge)), constant_values=1.0))
+        below.append(np.pad(line / line[-1], (0, num_edges - len(edge)), constant_values=1.0))
+    return MarginalMap(jnp.asarray(np.array(places), jnp.float32), jnp.asarray(np.array(below), jnp.float32))

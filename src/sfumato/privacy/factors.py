@@ -1,0 +1,186 @@
+"""Factors: the gradient of a row without the gradient of a row.
+
+For a layer y = W x + b the gradient of a loss in W is the outer product of what came back to y and what went in as x.
+One backward pass gives both for every row of a batch. Norms of rows and the clipped sum follow from these factors
+alone, so that no gradient of a single row is ever in memory. A weight that is used several times for one row (a
+network shared by all blocks of a flow, several draws of the noise in a row) has a gradient that is a sum of
+outer products, and its norm has cross terms.
+
+Privacy does not rest on what a model says here: whatever factors it hands over, the norm is taken of the very
+vector that is summed.
+
+Reference: Goodfellow 2015 (norms from factors); Lee and Kifer 2021 (fast clipping); Bu et al. 2023 (book-keeping).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Float64
+
+Weights: TypeAlias = dict[str, Array]
+"""The numbers that act on rows, by name: what is clipped and noised."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stairs:
+    """A mask by degrees: output group g sees the input groups up to g.
+
+    With ``strict`` it sees those before g only, and with ``upper`` those after g only. Units of one group stand
+    together and all groups of a side are equally large.
+    """
+
+    inputs: int
+    outputs: int
+    strict: bool = False
+    upper: bool = False
+
+    def mask(self, num_outputs: int, num_inputs: int) -> np.ndarray:
+        """The same as a matrix of zeros and ones."""
+        into = np.repeat(np.arange(self.inputs), num_inputs // self.inputs)
+        out = np.repeat(np.arange(self.outputs), num_outputs // self.outputs)
+        if self.upper:
+            return (out[:, None] < into[None, :]).astype(np.float64)
+        return (out[:, None] >= into[None, :] + self.strict).astype(np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixRule:
+    """A weight matrix: note ``source`` goes in, tap ``target`` comes back. ``stairs`` says what is masked.
+
+    A ``blocked`` weight has one matrix for each block; otherwise one matrix serves all of them.
+    """
+
+    source: str
+    target: str
+    blocked: bool = False
+    stairs: Stairs | None = None
+
+    def squares(
+        self, notes: Mapping[str, Array], backs: Mapping[str, Array], common: Array | None
+    ) -> tuple[Array, Array]:
+        """The squared norm of each row's gradient, and the sum of the norms of its products.
+
+        The second is what the norm would be if the products of a row's uses did not cancel. ``common`` is a part of the
+        gradient that is the same for every row.
+        """
+        into, back = self._uses(notes[self.source]), self._uses(backs[self.target])
+        total, reach = jnp.zeros((), jnp.float64), jnp.zeros((), jnp.float64)
+        for first in range(into.shape[2]):
+            for second in range(first):
+                pair = self._product(into[:, :, first], into[:, :, second], back[:, :, first], back[:, :, second])
+                total = total + 2 * pair
+            own = self._product(into[:, :, first], into[:, :, first], back[:, :, first], back[:, :, first])
+            total, reach = total + own, reach + jnp.sqrt(own)
+        squares, most = jnp.sum(total, axis=1), jnp.max(reach, axis=1)
+        if common is None:
+            return squares, most
+        fixed = _wide(common) if self.blocked else _wide(common)[None]
+        along = jnp.einsum("nbuo,boi,nbui->n", _wide(back), fixed, _wide(into))
+        size = jnp.sum(fixed**2)
+        return squares + 2 * along + size, most + jnp.sqrt(size)
+
+    def total(
+        self, factor: Float64[Array, " row"], notes: Mapping[str, Array], backs: Mapping[str, Array]
+    ) -> Float64[Array, "..."]:
+        """The sum over rows of factor times gradient, without what is common to all rows."""
+        into, back = self._uses(notes[self.source]), self._uses(backs[self.target])
+        weighted = back.astype(jnp.float64) * factor[:, None, None, None]
+        found = jnp.einsum("nbuo,nbui->boi", weighted, into.astype(jnp.float64))
+        if self.stairs is not None:
+            found = found * self.stairs.mask(found.shape[1], found.shape[2])
+        return found if self.blocked else found[0]
+
+    def _uses(self, values: Array) -> Array:
+        """Values of shape [row, draw, block, unit] as [row, matrix, use, unit]."""
+        if self.blocked:
+            return jnp.swapaxes(values, 1, 2)
+        return values.reshape(values.shape[0], 1, -1, values.shape[-1])
+
+    def _product(self, x: Array, also_x: Array, y: Array, also_y: Array) -> Array:
+        """The inner product of two masked outer products."""
+        inputs, outputs = _wide(x) * _wide(also_x), _wide(y) * _wide(also_y)
+        if self.stairs is None:
+            return jnp.sum(inputs, axis=-1) * jnp.sum(outputs, axis=-1)
+        seen = _by_group(inputs, self.stairs.inputs) @ self._seen()
+        return jnp.sum(seen * _by_group(outputs, self.stairs.outputs), axis=-1)
+
+    def _seen(self) -> np.ndarray:
+        stairs = self.stairs
+        assert stairs is not None
+        return stairs.mask(stairs.outputs, stairs.inputs).T
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorRule:
+    """A bias; or with a ``source`` a factor of each entry, y = w * x, whose gradient is x times what came back."""
+
+    target: str
+    source: str | None = None
+    blocked: bool = False
+
+    def squares(
+        self, notes: Mapping[str, Array], backs: Mapping[str, Array], common: Array | None
+    ) -> tuple[Array, Array]:
+        """The squared norm of each row's gradient, and its root: the uses are added before anything is weighted."""
+        gradients = self._gradients(notes, backs)
+        if common is not None:
+            gradients = gradients + (_wide(common) if self.blocked else _wide(common)[None])
+        found = jnp.sum(gradients**2, axis=(1, 2))
+        reach = jnp.sqrt(found)
+        return found, reach if common is None else reach + jnp.sqrt(jnp.sum(_wide(common) ** 2))
+
+    def total(
+        self, factor: Float64[Array, " row"], notes: Mapping[str, Array], backs: Mapping[str, Array]
+    ) -> Float64[Array, "..."]:
+        """The sum over rows of factor times gradient."""
+        found = jnp.einsum("n,nbo->bo", factor, self._gradients(notes, backs))
+        return found if self.blocked else found[0]
+
+    def _gradients(self, notes: Mapping[str, Array], backs: Mapping[str, Array]) -> Float64[Array, "row block entry"]:
+        back = _wide(backs[self.target])
+        if self.source is not None:
+            back = back * _wide(notes[self.source])
+        return jnp.sum(back, axis=1) if self.blocked else jnp.sum(back, axis=(1, 2))[:, None]
+
+
+Rule: TypeAlias = MatrixRule | VectorRule
+
+
+@runtime_checkable
+class FactoredLoss(Protocol):
+    """A loss of one row that can be differentiated by factors.
+
+    ``weights`` are what acts on rows, as a public function of the parameters: masks, positive scales, shrunk factors.
+    Clipping and noise happen on them, and the noisy sum is pulled back to the parameters afterwards, which is
+    post-processing. ``row`` gives the loss of one row and what went into each layer; what a layer gives out has the tap
+    of its name added. ``common`` is the part of the loss that no row enters, a function of the weights called
+    ``common_names``: it is part of every row's loss, and of the gradient that is clipped.
+    Taps and notes have the shape [draw, block, unit].
+    """
+
+    @property
+    def rules(self) -> Mapping[str, Rule]: ...
+
+    def weights(self, params: Any) -> Weights: ...
+
+    def taps(self) -> dict[str, tuple[int, int, int]]: ...
+
+    def row(
+        self, weights: Weights, row: Any, key: Array, taps: Mapping[str, Array]
+    ) -> tuple[Float[Array, ""], dict[str, Array]]: ...
+
+    @property
+    def common_names(self) -> tuple[str, ...]: ...
+
+    def common(self, weights: Weights) -> Float[Array, ""]: ...
+
+
+def _wide(values: Array) -> Array:
+    return values.astype(jnp.float64)
+
+
+def _by_group(values: Array, groups: int) -> Array:
+    return jnp.sum(values.reshape(*values.shape[:-1], groups, -1), axis=-1)

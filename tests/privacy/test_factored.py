@@ -1,0 +1,159 @@
+"""Fast clipping: equal to the loop over rows, bounded for any factors, and never rounded past its slack."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sfumato.fitting.flow_loss import FlowLoss
+from sfumato.models.flows.spline_flow import SplineFlow, SplineFlowShape
+from sfumato.privacy import FlatClip
+from sfumato.privacy.clipping import GRID
+from sfumato.privacy.factored import _FINE, factored_sum, slack_of, to_grid
+from sfumato.privacy.factors import MatrixRule, Stairs, VectorRule
+
+CASES = [(1, 1, "low-rank"), (5, 1, "low-rank"), (5, 2, "low-rank"), (2, 1, "plu"), (5, 2, "plu")]
+
+
+def key_of(number):
+    return jax.random.wrap_key_data(jnp.array([3, number], jnp.uint32))
+
+
+def flow_of(features, linear, size=0.15):
+    """A flow whose every array is random, its last layer too."""
+    flow = SplineFlow.start(SplineFlowShape(features, 3, 12, 3, 4, 8, min(2, features), linear), key=key_of(0))
+    leaves, structure = jax.tree.flatten(flow)
+    marginals = len(jax.tree.leaves(flow.marginals))
+    keys = jax.random.split(key_of(1), len(leaves))
+    moved = [
+        leaf if place < marginals else leaf + size * jax.random.normal(key, leaf.shape, jnp.float32)
+        for place, (key, leaf) in enumerate(zip(keys, leaves, strict=True))
+    ]
+    return jax.tree.unflatten(structure, moved)
+
+
+def rows_of(features, num=24):
+    random = np.random.default_rng(2)
+    low = random.uniform(0.05, 0.9, (num, features)).astype(np.float32)
+    return {"low": jnp.asarray(low), "width": jnp.full((num, features), 0.05, jnp.float32)}
+
+
+def looped(loss, weights, rows, keys):
+    """The gradient of each row in the weights, masked entries left out, one row at a time."""
+    taps = {name: jnp.zeros(shape, jnp.float32) for name, shape in loss.taps().items()}
+    whole = lambda weights, row, key: loss.row(weights, row, key, taps)[0] + loss.common(weights)
+    found = jax.jit(jax.vmap(jax.grad(whole), (None, 0, 0)))(weights, rows, keys)
+    masks = {name: getattr(rule, "stairs", None) for name, rule in loss.rules.items()}
+    wide = {name: np.asarray(value, np.float64) for name, value in found.items()}
+    return {
+        name: value if masks[name] is None else value * masks[name].mask(*value.shape[-2:])
+        for name, value in wide.items()
+    }
+
+
+@pytest.mark.parametrize(("features", "draws", "linear"), CASES, ids=str)
+def test_the_fast_sum_is_the_loop_over_rows(features, draws, linear):
+    """For every layer of the flow, unclipped, partly clipped and all clipped, to 1e-5 of each layer."""
+    flow = flow_of(features, linear)
+    loss, rows = FlowLoss(skeleton=flow, draws=draws), rows_of(features)
+    keys, valid = jax.random.split(key_of(5), 24), np.arange(24) < 20
+    with jax.enable_x64(True):
+        weights = loss.weights(flow)
+        gradients = looped(loss, weights, rows, keys)
+        norms = np.sqrt(sum(np.sum(value.reshape(24, -1) ** 2, axis=1) for value in gradients.values()))
+        slack = slack_of(sum(weight.size for weight in weights.values()), 3 * draws, 24)
+        for bound in (0.1, float(np.median(norms)), 1e4):
+            factor = np.minimum(1, bound / norms) * (1 - slack) * valid
+            fine = factored_sum(loss, weights, FlatClip(bound=bound), rows, keys, jnp.asarray(valid))
+            for name, value in gradients.items():
+                expected = np.tensordot(factor, value, 1)
+                error = np.linalg.norm(np.asarray(fine[name]) * bound / _FINE - expected)
+                assert error <= 1e-5 * np.linalg.norm(expected) + 1e-9 * bound, (name, bound)
+
+
+class Given:
+    """A loss of one matrix and one bias whose factors are the rows themselves, whatever they are."""
+
+    def __init__(self, rule, shape):
+        self.rules = {"matrix": rule, "bias": VectorRule(target="out")}
+        self.shape = shape
+
+    common_names = ()
+
+    def weights(self, params):
+        return params
+
+    def taps(self):
+        return {"out": (self.shape[0], self.shape[1], self.shape[2])}
+
+    def row(self, weights, row, key, taps):
+        return jnp.sum(row["back"] * taps["out"]), {"into": row["into"]}
+
+    def common(self, weights):
+        return jnp.zeros((), jnp.float32)
+
+
+def hostile(random, shape, kind):
+    values = random.normal(size=shape) * 10.0 ** random.uniform(-30, 18, size=(shape[0], 1, 1, 1))
+    if kind == "cancel":  # the uses of a row all but cancel
+        values[:, :, 1::2] = -values[:, :, ::2] * (1 + 1e-6 * random.normal(size=values[:, :, ::2].shape))
+    if kind == "odd":
+        values[::3, 0, 0, 0] = np.nan
+        values[1::3, 0, 0, -1] = np.inf
+    return values.astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", ["plain", "cancel", "odd"])
+@pytest.mark.parametrize("stairs", [None, Stairs(inputs=3, outputs=2)], ids=["dense", "stairs"])
+def test_no_row_adds_more_than_the_bound(kind, stairs):
+    """Rows from 1e-30 to 1e18, with NaN and infinity, with uses that cancel: each by itself, in exact arithmetic."""
+    random = np.random.default_rng(7)
+    loss = Given(MatrixRule(source="into", target="out", stairs=stairs), (1, 4, 4))
+    weights = {"matrix": jnp.zeros((4, 6), jnp.float32), "bias": jnp.zeros(4, jnp.float32)}
+    num, clip = 300, FlatClip(bound=0.7)
+    into, back = hostile(random, (num, 1, 4, 6), kind), hostile(random, (num, 1, 4, 4), kind)
+    slack = slack_of(28, 4, num)
+    with jax.enable_x64(True):
+
+        @jax.jit
+        def alone(into, back, valid):
+            rows = {"into": into, "back": back}
+            return factored_sum(loss, weights, clip, rows, jnp.zeros((num, 2), jnp.uint32), valid)
+
+        longest = 0.0
+        for place in range(num):
+            found = alone(into, back, jnp.arange(num) == place)
+            flat = np.concatenate([np.asarray(value, np.float64).ravel() for value in found.values()])
+            assert np.all(np.isfinite(flat))
+            longest = max(longest, float(np.linalg.norm(flat)) / _FINE)
+    assert longest <= 1 - slack + np.sqrt(28) / _FINE
+    if kind == "plain":
+        assert longest > 0.99, "a long row is scaled to the bound and no further"
+
+
+def test_the_slack_covers_what_rounding_can_do():
+    """Neighbours' sums on the grid: never further apart than the bound, for sums of any rows in any order."""
+    random = np.random.default_rng(8)
+    loss = Given(MatrixRule(source="into", target="out"), (1, 1, 4))
+    weights = {"matrix": jnp.zeros((4, 6), jnp.float32), "bias": jnp.zeros(4, jnp.float32)}
+    clip, num = FlatClip(bound=1.0), 256
+    with jax.enable_x64(True):
+        total = jax.jit(
+            lambda rows, valid: to_grid(factored_sum(loss, weights, clip, rows, jnp.zeros((num, 2), jnp.uint32), valid))
+        )
+        for _ in range(20):
+            rows = {"into": random.normal(size=(num, 1, 1, 6)), "back": 100 * random.normal(size=(num, 1, 1, 4))}
+            rows = {name: value.astype(np.float32) for name, value in rows.items()}
+            order = random.permutation(num)
+            other = {name: value[order] for name, value in rows.items()}
+            with_row, without = total(rows, jnp.ones(num, bool)), total(other, jnp.asarray(order != 3))
+            gap = np.concatenate([np.asarray(with_row[name] - without[name]).ravel() for name in with_row])
+            assert 0.99 * GRID < np.linalg.norm(gap) <= GRID
+
+
+def test_every_weight_needs_a_rule():
+    from sfumato.errors import ArgumentError
+
+    loss = Given(VectorRule(target="out"), (1, 1, 4))
+    with pytest.raises(ArgumentError, match="one rule"), jax.enable_x64(True):
+        factored_sum(loss, {"bias": jnp.zeros(4)}, FlatClip(bound=1.0), {}, jnp.zeros((1, 2)), jnp.ones(1, bool))
