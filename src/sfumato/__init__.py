@@ -19,7 +19,7 @@ from sfumato.errors import (
 from sfumato.evaluation import Evaluation, evaluate
 from sfumato.fitting.likelihood import Optimiser
 from sfumato.fitting.scaling import ScalingShare
-from sfumato.pipeline import fit
+from sfumato.pipeline import fit, fit_without_privacy
 from sfumato.privacy import Certificate
 from sfumato.release import Release, load
 from sfumato.schema import Schema, draft
@@ -46,5 +46,6 @@ __all__ = [
     "draft",
     "evaluate",
     "fit",
+    "fit_without_privacy",
     "load",
 ]

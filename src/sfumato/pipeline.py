@@ -14,6 +14,7 @@ from sfumato.errors import TableError
 from sfumato.privacy import Adjacency, Budget, Curator, Ledger, Randomness
 from sfumato.privacy.certificate import certify
 from sfumato.privacy.units import first_rows_of_units
+from sfumato.privacy.unprotected import Unprotected
 from sfumato.progress import Progress, quiet
 from sfumato.release import Release
 from sfumato.schema import Schema
@@ -46,6 +47,25 @@ def fit(
     budget = Budget(epsilon=epsilon, delta=default_delta(schema) if delta is None else delta)
     randomness = Randomness.from_os() if seed is None else Randomness.from_seed(seed)
     return fit_through(Curator, table, schema, method=method, budget=budget, randomness=randomness, progress=progress)
+
+
+def fit_without_privacy(
+    table: Any,
+    schema: Schema,
+    *,
+    method: Synthesizer | str = "hflow",
+    seed: int | None = None,
+    progress: Progress = quiet,
+) -> Release:
+    """NO PRIVACY: fit to exact sums and plain gradients, as a ceiling in benchmarks of private fits.
+
+    Never hand out what this returns, nor rows drawn from it: either may repeat rows of the table. The certificate says
+    so (epsilon infinite, "not for release"). This is no option of ``fit``: no switch turns privacy off.
+    """
+    method = method_named(method)() if isinstance(method, str) else method
+    asked = Budget(epsilon=50.0, delta=default_delta(schema))  # as the form wants one; nothing is charged against it
+    source = Randomness.from_os() if seed is None else Randomness.from_seed(seed)
+    return fit_through(Unprotected, table, schema, method=method, budget=asked, randomness=source, progress=progress)
 
 
 def fit_through(

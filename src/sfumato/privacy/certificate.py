@@ -110,9 +110,14 @@ class Certificate:
 
 
 def certify(ledger: Ledger, randomness: Randomness, public: Mapping[str, Any]) -> Certificate:
-    """The certificate of what a ledger recorded. Where others know the key, or a seed makes it, epsilon is infinite."""
+    """The certificate of what a ledger recorded. Where others know the key, or a seed makes it, epsilon is infinite.
+
+    A ledger that admits to work without protection has said so already, and needs no other reason.
+    """
     charges = tuple((entry.purpose, entry.event) for entry in ledger.entries)
-    if randomness.source == "seed":
+    if any(isinstance(event, NonPrivate) for event in ledger.events):
+        pass
+    elif randomness.source == "seed":
         charges = (*charges, ("seed", NonPrivate(reason="the noise was drawn from a seed and can be removed")))
     elif randomness.source != "os":
         charges = (*charges, ("audit", NonPrivate(reason="made by an audit, with doors or a key of its own")))
@@ -130,6 +135,7 @@ def _certificate(
     events = tuple(event for _, event in charges)
     stated = headline(events, adjacency, delta)
     private = stated.epsilon < inf
+    noisy = not events or any(not isinstance(event, NonPrivate) for event in events)
     return Certificate(
         status="for release" if private else "not for release",
         epsilon=stated.epsilon,
@@ -147,7 +153,7 @@ def _certificate(
         randomness={
             "source": "256 bits of operating system entropy" if randomness.source == "os" else randomness.source,
             "generator": "ChaCha20",
-            "noise": "rounded Gaussian on an integer grid",
+            "noise": "rounded Gaussian on an integer grid" if noisy else "none",
             "hardened": randomness.source == "os",
         },
         public=public,

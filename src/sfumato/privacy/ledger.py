@@ -7,7 +7,7 @@ from sfumato.errors import BudgetError
 from sfumato.privacy.accounting import calibrate, headline
 from sfumato.privacy.adjacency import Adjacency
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.events import Event
+from sfumato.privacy.events import Event, NonPrivate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,8 @@ class Ledger:
     """What was charged against a budget so far; entries are only ever added.
 
     Guarantees: after every ``charge`` the composed epsilon of all entries is within the budget; a charge that
-    would break this raises ``BudgetError`` and leaves the ledger as it was.
+    would break this raises ``BudgetError`` and leaves the ledger as it was. After an ``admit`` epsilon is infinite,
+    and every further charge is refused.
     """
 
     def __init__(self, budget: Budget, adjacency: Adjacency) -> None:
@@ -55,6 +56,10 @@ class Ledger:
                 f"past the budget of {self._budget.epsilon:g}; nothing was drawn."
             )
         self._entries.append(Entry(event=event, purpose=purpose))
+
+    def admit(self, reason: str, purpose: str) -> None:
+        """Write down what was done without protection: no budget covers it, so epsilon is infinite from here on."""
+        self._entries.append(Entry(event=NonPrivate(reason=reason), purpose=purpose))
 
     def calibrate(self, make: Callable[[float], Event]) -> Event:
         """The event of least noise that the rest of the budget covers; charges nothing yet."""
