@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install browser demo test lint bench-speed bench-density audit report-adult results clean
+.PHONY: install browser demo test lint bench-speed bench-opacus bench-density audit report-adult results clean
 
 install: $(STAMP)
 
@@ -33,6 +33,20 @@ lint: install
 
 bench-speed: install
 	$(BIN)/python -m benchmarks.speed
+
+# PyTorch and Opacus are needed for this comparison alone and have an environment of their own. PyTorch comes first, so
+# that Opacus does not choose it.
+TORCH := .venv-torch
+$(TORCH)/.installed:
+	$(PYTHON) -m venv $(TORCH)
+	$(TORCH)/bin/python -m pip install --quiet --extra-index-url https://download.pytorch.org/whl/cpu torch==2.13.0
+	$(TORCH)/bin/python -m pip install --quiet "opacus==1.6.*"
+	touch $(TORCH)/.installed
+
+bench-opacus: install $(TORCH)/.installed
+	$(BIN)/python -m benchmarks.speed --export $(TORCH)/spline_flow.npz
+	$(TORCH)/bin/python -m benchmarks.opacus_step --check $(TORCH)/spline_flow.npz
+	$(BIN)/python -m benchmarks.results
 
 bench-density: install
 	$(BIN)/python -m benchmarks.density
