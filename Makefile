@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install browser demo test lint bench-speed bench-opacus bench-density audit report-adult results clean
+.PHONY: install browser demo test lint bench-speed bench-opacus bench-density bench-hflow audit report-adult results clean
 
 install: $(STAMP)
 
@@ -50,6 +50,12 @@ bench-opacus: install $(TORCH)/.installed
 
 bench-density: install
 	$(BIN)/python -m benchmarks.density
+
+# Hours on two cores; the phase `fit` can run elsewhere (benchmarks/README.md). What is there already is not done again.
+bench-hflow: install
+	$(BIN)/python -m pip install --quiet --editable ".[bench]"
+	$(BIN)/python -m benchmarks.hflow_tables all private-hflow/tables private-hflow/out
+	$(BIN)/python -m benchmarks.results
 
 audit: install
 	$(BIN)/python -m benchmarks.audit

@@ -147,6 +147,8 @@ def parser() -> argparse.ArgumentParser:
         if phase != "prepare":
             one.add_argument("out", type=Path)
         one.add_argument("--data", nargs="*", choices=list(TARGETS), default=list(TARGETS))
+        if phase in ("score", "all"):
+            one.add_argument("--processes", type=int, default=1, help="how many files to score at once")
         if phase in ("fit", "all"):
             one.add_argument("--repeats", type=int, default=5)
             one.add_argument("--epsilon", type=float, default=1.0)
@@ -168,7 +170,7 @@ def main() -> None:
     if given.phase in ("score", "all"):
         from benchmarks.hflow_scores import score_all
 
-        score_all(given.out, given.data)
+        score_all(given.out, given.data, given.processes)
     if given.phase in ("figure", "all"):
         from benchmarks.hflow_figure import draw_figure
 
