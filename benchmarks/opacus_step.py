@@ -267,7 +267,7 @@ def time_steps(num_rows: int, batch: int, rounds: int, steps: int, device: torch
     }
 
 
-def load(flow: SplineFlow, given: Any) -> None:
+def put(flow: SplineFlow, given: Any) -> None:
     """Put weights from an export of ``benchmarks.speed`` into the flow."""
     names = {"first": flow.first, "middle": flow.middle, "last": flow.last}
     found = {layer.weight: given[name] for name, layer in names.items()}
@@ -284,7 +284,7 @@ def density_difference(path: Path, device: torch.device) -> float:
     """The largest difference of log densities from those exported with the weights."""
     given = np.load(path)
     flow = SplineFlow(device).double()
-    load(flow, given)
+    put(flow, given)
     with torch.no_grad():
         found = flow(torch.as_tensor(given["features"], device=device)).cpu().numpy()
     difference = float(np.max(np.abs(found - given["log_density"])))
@@ -351,7 +351,7 @@ def main() -> None:
     given = parser.parse_args()
     warnings.filterwarnings("ignore", message="Full backward hook is firing")
     warnings.filterwarnings("ignore", message="In CPU autocast")
-    device = torch.device(given.device)
+    device, load = torch.device(given.device), os.getloadavg()[0]
     checks: dict[str, Any] = {"clipped_sum": {mode: gradient_difference(mode, device) for mode in MODES}}
     if given.check is not None:
         checks["log_density"] = density_difference(given.check, device)
@@ -365,7 +365,7 @@ def main() -> None:
     backend = "gpu" if given.device == "cuda" else "cpu"
     output = given.output or Path(f"benchmarks/results/speed_opacus_{backend}.json")
     output.parent.mkdir(parents=True, exist_ok=True)
-    result = {"machine": describe_machine(device), "differences": checks, "steps": steps}
+    result = {"machine": describe_machine(device), "load_at_start": load, "differences": checks, "steps": steps}
     output.write_text(json.dumps(result, indent=1) + "\n")
 
 

@@ -54,30 +54,106 @@ def density() -> list[str]:
 
 
 def speed() -> list[str]:
-    """Steps, shares and rates on each machine."""
-    lines = ["## Speed (`make bench-speed`)", ""]
-    for path in sorted(FOLDER.glob("speed_*.json")):
+    """Steps, shares and rates on each machine, and the same step by Opacus."""
+    lines = [
+        "## Speed (`make bench-speed`)",
+        "",
+        "The private step is the one that a fit compiles. Of `hflow` its gradients come by factors, and the step with",
+        "a gradient of every row stands beside it. The non-private step is of the same model and batch, in the same",
+        "run. Temporary memory is the compiler's own figure for the whole loop.",
+        "",
+    ]
+    for path in sorted(set(FOLDER.glob("speed_*.json")) - set(FOLDER.glob("speed_opacus_*.json"))):
         result = json.loads(path.read_text())
         lines += [
             f"{machine(result)}; peak resident memory {result['peak_resident_mebibytes']:,} MiB.",
             "",
-            "| features | parameters | batch | private step, ms | non-private, ms | ratio | noise, share | draw, share "
-            "| rows/s | compile, s | temporary memory, private / non-private, MiB |",
-            "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+            "| model | features | parameters | batch | private step, ms | with a gradient of every row, ms "
+            "| non-private, ms | ratio | noise, share | draw, share | rows/s | compile, s "
+            "| temporary memory, private / non-private, MiB | ratio |",
+            "| --- " * 14 + "|",
+            *map(speed_row, result["steps"]),
+            "",
         ]
-        for row in result["steps"]:
-            times, memory = row["milliseconds"], row["temporary_bytes"]
-            lines.append(
-                f"| {row['features']} | {row['parameters']:,} | {row['batch']:,} "
-                f"| {times['private']} | {times['plain']} "
-                f"| {row['private_over_plain']} | {row['noise_share']:.1%} | {row['draw_share']:.1%} "
-                f"| {row['private_rows_per_second']:,} | {row['compile_seconds']['private']} "
-                f"| {memory['private'] / 2**20:.0f} / {memory['plain'] / 2**20:.0f} |"
-            )
+        lines += [
+            f"- sampling, `{s['model']}`, {s['features']} features: {s['rows_per_second']:,} rows/s"
+            for s in result["sampling"]
+        ]
         lines.append("")
-        lines += [f"Sampling, {s['features']} features: {s['rows_per_second']:,} rows/s." for s in result["sampling"]]
-        lines.append("")
+    return [*lines, *opacus()]
+
+
+def speed_row(row: dict[str, Any]) -> str:
+    """One model at one batch."""
+    times, memory = row["milliseconds"], row["temporary_bytes"]
+    return (
+        f"| `{row['model']}` | {row['features']} | {row['parameters']:,} | {row['batch']:,} "
+        f"| {times['private']} | {times.get('per_row', times['private'])} | {times['plain']} "
+        f"| {row['private_over_plain']} | {row['noise_share']:.1%} | {row['draw_share']:.1%} "
+        f"| {row['private_rows_per_second']:,} | {row['compile_seconds']['private']} "
+        f"| {memory['private'] / 2**20:.1f} / {memory['plain'] / 2**20:.1f} "
+        f"| {memory['private'] / memory['plain']:.2f} |"
+    )
+
+
+def opacus() -> list[str]:
+    """The step of the spline flow by Opacus, and how many of ours fit into it where both ran on a like machine."""
+    paths = sorted(FOLDER.glob("speed_opacus_*.json"))
+    if not paths:
+        return []
+    lines = [
+        "### Beside Opacus (`make bench-opacus`)",
+        "",
+        "The flow of `hflow` in PyTorch: the same layers, masks and parameters, flat clipping, Gaussian noise, Adam,",
+        "and Poisson batches drawn by index on the device, without a data loader. Opacus draws float noise and clips",
+        "in the parameters; ours is exact on a grid and clips in what acts on rows. PyTorch runs layer by layer, as",
+        "Opacus needs it; ours is one compiled loop. Every way of Opacus to clipped gradients that takes this model is",
+        "shown, and the fastest is compared. Memory of PyTorch is the most that its allocator held during one step.",
+        "",
+    ]
+    for path in paths:
+        result = json.loads(path.read_text())
+        found, off = result["machine"], result["differences"]
+        lines += [
+            f"{found['device']} ({found['backend']}), {found['cores']} cores, Opacus {found['opacus']}, "
+            f"PyTorch {found['torch']}, Python {found['python']}. Checked before the run: clipped sums differ from "
+            f"one backward pass a row by at most {max(off['clipped_sum'].values()):.0e} of their norm"
+            + (f", log densities from ours by at most {off['log_density']:.0e}." if "log_density" in off else "."),
+            "",
+            "| batch | hooks, ms | functorch, ms | fast clipping, ms | PyTorch non-private, ms | ratio "
+            "| ours private, ms | Opacus / ours | temporary memory, Opacus / ours, MiB | ratio |",
+            "| --- " * 10 + "|",
+            *(opacus_row(row, ours_like(found, row)) for row in result["steps"]),
+            "",
+        ]
     return lines
+
+
+def ours_like(found: dict[str, Any], row: dict[str, Any]) -> dict[str, Any] | None:
+    """Our step of the same flow and batch on the same kind of machine, if there is one."""
+    path = FOLDER / f"speed_{found['backend']}.json"
+    result = json.loads(path.read_text()) if path.exists() else {"machine": {}, "steps": []}
+    if any(result["machine"].get(name) != found[name] for name in ("device", "backend", "cores")):
+        return None
+    same = ("model", "features", "parameters", "rows", "batch")
+    return next((ours for ours in result["steps"] if all(ours[name] == row[name] for name in same)), None)
+
+
+def opacus_row(row: dict[str, Any], ours: dict[str, Any] | None) -> str:
+    """One batch, beside our step where there is one."""
+    times, best = row["milliseconds"], row["fastest"]
+    modes = " | ".join(
+        f"**{times[name]}**" if name == best else str(times[name]) for name in ("hooks", "functorch", "fast_clipping")
+    )
+    line = f"| {row['batch']:,} | {modes} | {times['plain']} | {row['private_over_plain']} "
+    if ours is None:
+        return line + "| – | – | – | – |"
+    private, memory, our_memory = ours["milliseconds"]["private"], row["temporary_bytes"], ours["temporary_bytes"]
+    return (
+        f"{line}| {private} | **{times[best] / private:.1f}** "
+        f"| {memory[best] / 2**20:.0f} / {our_memory['private'] / 2**20:.1f} "
+        f"| {memory[best] / our_memory['private']:.1f} |"
+    )
 
 
 def audit() -> list[str]:

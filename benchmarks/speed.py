@@ -11,6 +11,7 @@ compiled loop, in turn, and the median of the rounds is kept.
 
 import argparse
 import json
+import os
 import resource
 import time
 from collections.abc import Callable
@@ -306,6 +307,7 @@ def main() -> None:
     if given.export is not None:
         return export(given.export)
     models = list(MODELS) if "all" in (given.model or ["all"]) else given.model
+    load = os.getloadavg()[0]  # other work on the machine would show in every figure
     steps, samples = kept(given.output, models, "steps"), kept(given.output, models, "sampling")
     for name in models:
         for features in given.features or FEATURES[name]:
@@ -316,7 +318,8 @@ def main() -> None:
             samples.append(time_sampling(work, 65_536))
             print(f"{name}, {features} features: sampling {samples[-1]['rows_per_second']:,} rows/s", flush=True)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    result = {"machine": describe_machine(), "steps": steps, "sampling": samples, "peak_resident_mebibytes": peak}
+    result = {"machine": describe_machine(), "load_at_start": load, "steps": steps, "sampling": samples}
+    result["peak_resident_mebibytes"] = peak
     given.output.parent.mkdir(parents=True, exist_ok=True)
     given.output.write_text(json.dumps(result, indent=1) + "\n")
     return None
