@@ -61,7 +61,8 @@ def overlay(axis: Any, name: str, column: str, real: Any, synthetic: Any) -> Non
             bins = np.arange(len(levels) + 1) - 0.5
         else:
             values = table[column].to_numpy()
-            bins = np.linspace(domain.lower, domain.upper, 61)
+            step = -(-(domain.upper - domain.lower + 1) // 90)  # whole units a bin, or the bins themselves make a comb
+            bins = np.arange(domain.lower, domain.upper + step + 1, step) - 0.5
         axis.hist(
             values, bins=bins, weights=np.full(len(values), 1 / len(values)), color=colour, alpha=0.55, label=label
         )
