@@ -191,9 +191,9 @@ def private_step(mode: str, columns: tuple[Tensor, Tensor], batch: int) -> Calla
 
     def step() -> None:
         index = torch.nonzero(torch.rand(num_rows, device=device) < batch / num_rows)[:, 0]
-        optimiser.zero_grad(set_to_none=True)
         loss(model(dequantise(*(column[index] for column in columns)))).backward()
         optimiser.step()
+        optimiser.zero_grad(set_to_none=True)  # at the end, so that no gradient of a row outlives the step
 
     return step
 
@@ -206,9 +206,9 @@ def plain_step(columns: tuple[Tensor, Tensor], batch: int) -> Callable[[], None]
 
     def step() -> None:
         index = torch.randint(num_rows, (batch,), device=device)
-        adam.zero_grad(set_to_none=True)
         (-flow(dequantise(*(column[index] for column in columns))).mean()).backward()
         adam.step()
+        adam.zero_grad(set_to_none=True)
 
     return step
 
