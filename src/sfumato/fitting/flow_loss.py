@@ -1,6 +1,6 @@
 """Flow loss: the negative log-likelihood of a spline flow, with the rules of its layers for fast clipping."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,8 @@ from sfumato.privacy.factors import MatrixRule, Rule, Stairs, VectorRule, Weight
 class FlowLoss:
     """The loss of one row: minus its log density, averaged over ``draws`` points of its cells.
 
+    Points are uniform in the cells. If the flow has a dequantiser, it draws them, and the loss is minus the mean of
+    log p - log q: with ``common`` it is minus a lower bound of the log of the mean density over the row's cells.
     Averaging happens before clipping, so more draws cost time and no privacy. The determinants of the linear parts are
     the same for every row. They are clipped with the row all the same: added exactly while the rows are clipped, they
     outweigh them, and the scales run away.
@@ -37,7 +39,9 @@ class FlowLoss:
 
     @property
     def rules(self) -> Mapping[str, Rule]:
-        return conditioner_rules(self.shape) | linear_rules(self.shape)
+        learned = self.skeleton.dequantiser
+        found = conditioner_rules(self.shape) | linear_rules(self.shape)
+        return found if learned is None else found | dequantiser_rules(learned.taps())
 
     def weights(self, params: Any) -> Weights:
         return self.flow(params).weights()
@@ -49,6 +53,9 @@ class FlowLoss:
         self, weights: Weights, row: Any, key: Array, taps: Mapping[str, Array]
     ) -> tuple[Float[Array, ""], dict[str, Array]]:
         def at(key: Array, taps: Mapping[str, Array]) -> tuple[Array, dict[str, Array]]:
+            if self.skeleton.dequantiser is not None:
+                uniform = jax.random.uniform(key, row["low"].shape, row["low"].dtype)
+                return self.skeleton.row_bound(weights, row["low"], row["width"], uniform, taps)
             features, _ = self.skeleton.marginals.forward(dequantise(row["low"], row["width"], key))
             return self.skeleton.row_log_prob(weights, features, taps)
 
@@ -76,6 +83,15 @@ def conditioner_rules(shape: SplineFlowShape) -> dict[str, Rule]:
     for layer in range(shape.depth - 1):
         name = f"middle{layer}"
         rules[name] = MatrixRule(source=name, target=name, stairs=Stairs(inputs=degrees, outputs=degrees))
+        rules[f"{name}_bias"] = VectorRule(target=name)
+    return rules
+
+
+def dequantiser_rules(layers: Iterable[str]) -> dict[str, Rule]:
+    """The rules of a dequantiser: plain layers that a draw uses once."""
+    rules: dict[str, Rule] = {}
+    for name in layers:
+        rules[name] = MatrixRule(source=name, target=name)
         rules[f"{name}_bias"] = VectorRule(target=name)
     return rules
 

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from sfumato.errors import ReleaseError
+from sfumato.errors import ArgumentError, ReleaseError
+from sfumato.models.flows.dequantiser import DequantiserShape
 from sfumato.models.flows.flow import MafShape, MaskedAutoregressiveFlow
 from sfumato.models.flows.marginal_map import MarginalMap
 from sfumato.models.flows.spline_flow import SplineFlow, SplineFlowShape
@@ -39,16 +40,31 @@ def _spline_flow(fields: Mapping[str, Any], tensor_sizes: Sequence[int]) -> Any:
     hidden = max(sizes["width"], sizes["num_features"] - 1)
     claimed = hidden * (sizes["num_features"] + (sizes["depth"] - 1) * hidden + 3 * sizes["bins"] - 1)
     num_tensors = 2 + 6 + 2 * (sizes["depth"] - 1) + 4
+    dequantiser = _dequantiser(fields["dequantiser"], sizes["num_features"]) if "dequantiser" in fields else None
+    if dequantiser is not None:
+        layers = dequantiser.layers().values()
+        claimed, num_tensors = claimed + sum(out * into for out, into in layers), num_tensors + 2 * len(layers)
     if claimed + 2 * edges * sizes["num_features"] > sum(tensor_sizes) or num_tensors != len(tensor_sizes):
         raise ReleaseError("The model description claims other numbers than the file holds.")
     shape = SplineFlowShape(**sizes, linear=linear)
 
     def start() -> SplineFlow:
-        flow = SplineFlow.start(shape, key=_any_key())
+        flow = SplineFlow.start(shape, key=_any_key(), dequantiser=dequantiser)
         marginals = MarginalMap.identity(shape.num_features, edges - 1)
         return eqx.tree_at(lambda model: model.marginals, flow, marginals)
 
     return eqx.filter_eval_shape(start)
+
+
+def _dequantiser(fields: Any, num_features: int) -> DequantiserShape:
+    places = fields.get("discrete") if isinstance(fields, dict) else None
+    if not isinstance(places, list) or not all(type(place) is int and place < num_features for place in places):
+        raise ReleaseError("The model description is damaged: discrete must list features.")
+    sizes = {name: _size(fields, name) for name in ("width", "summary", "components", "couplings")}
+    try:
+        return DequantiserShape(tuple(places), **sizes)
+    except ArgumentError as error:
+        raise ReleaseError(f"The model description is damaged: {error}") from None
 
 
 def _any_key() -> Array:

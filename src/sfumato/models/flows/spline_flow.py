@@ -4,22 +4,29 @@ Blocks are scanned and not unrolled, so that what is compiled does not grow with
 Reference: Lee, Kim, Jeong, Ro 2022 ("Differentially Private Normalizing Flows for Synthetic Tabular Data Generation").
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp, ndtr
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
 from sfumato.checks import whole
+from sfumato.models.cells import log_uniform_ratio, weighted_point
 from sfumato.models.flows.conditioner import Conditioner, ConditionerShape, outputs, solve_by_feature
+from sfumato.models.flows.dequantiser import Dequantiser, DequantiserShape, ShareCells, logistic_noise
 from sfumato.models.flows.linear import LowRank, Plu
 from sfumato.models.flows.marginal_map import MarginalMap
 from sfumato.models.flows.spline import SplineMap
 
 Weights = Mapping[str, Array]
+
+_UNIFORM, _WIDE, _LEARNED = 0, 1, 2  # the ways in which a point of a row's cells is found
 
 
 class SplineFlowShape(eqx.Module):
@@ -55,16 +62,18 @@ class SplineFlowShape(eqx.Module):
 class SplineFlow(eqx.Module):
     """A density on real features: a Gaussian base pulled through the blocks. The linear parts are stacked by block.
 
-    ``marginals`` is a fixed map in front, which is not trained.
+    ``marginals`` is a fixed map in front, which is not trained. A ``dequantiser``, where there is one, says where in
+    their cells discrete values are likely to lie; it is no part of the density, but finds the masses of cells.
     """
 
     marginals: MarginalMap
     conditioner: Conditioner
     linear: LowRank | Plu
     shape: SplineFlowShape = eqx.field(static=True)
+    dequantiser: Dequantiser | None = None
 
     @classmethod
-    def start(cls, shape: SplineFlowShape, *, key: Array) -> "SplineFlow":
+    def start(cls, shape: SplineFlowShape, *, key: Array, dequantiser: DequantiserShape | None = None) -> "SplineFlow":
         """The flow before training: every block is the identity, or a permutation, and a reversal."""
         whole(1, num_features=shape.num_features, blocks=shape.blocks, bins=shape.bins, rank=shape.rank)
         first, second = jax.random.split(key)
@@ -76,11 +85,13 @@ class SplineFlow(eqx.Module):
 
         stacked = eqx.filter_vmap(linear)(jax.random.split(second, shape.blocks))
         identity = MarginalMap.identity(shape.num_features)
-        return cls(identity, Conditioner.start(shape.conditioner, key=first), stacked, shape)
+        learned = None if dequantiser is None else Dequantiser.start(dequantiser, key=jax.random.fold_in(key, 2))
+        return cls(identity, Conditioner.start(shape.conditioner, key=first), stacked, shape, learned)
 
     def weights(self) -> dict[str, Array]:
         """What acts on a row, by name; the linear parts have one entry for each block."""
-        return self.conditioner.weights() | eqx.filter_vmap(lambda part: part.weights())(self.linear)
+        found = self.conditioner.weights() | eqx.filter_vmap(lambda part: part.weights())(self.linear)
+        return found if self.dequantiser is None else found | self.dequantiser.weights()
 
     def log_det(self) -> Float[Array, ""]:
         """The part of the log density that no row enters: the determinants of the linear parts."""
@@ -96,10 +107,14 @@ class SplineFlow(eqx.Module):
         return self._linear_type().names
 
     def log_prob(self, features: Float[Array, " d"]) -> Float[Array, ""]:
-        taps = {name: jnp.zeros(size, features.dtype) for name, size in self.taps().items()}
         standard, log_det = self.marginals.forward(features)
+        return self._standard_log_prob(standard) + log_det
+
+    def _standard_log_prob(self, standard: Float[Array, " d"]) -> Float[Array, ""]:
+        """The log density behind the marginals."""
+        taps = {name: jnp.zeros(size, standard.dtype) for name, size in self.taps().items()}
         value, _ = self.row_log_prob(self.weights(), standard, taps)
-        return value + log_det + self.log_det()
+        return value + self.log_det()
 
     def taps(self) -> dict[str, tuple[int, int]]:
         """The shape [block, unit] of what each layer gives out, by the name of the layer."""
@@ -107,7 +122,8 @@ class SplineFlow(eqx.Module):
         found = {"first": inner.hidden, "last": shape.num_features * inner.num_outputs}
         found |= {f"middle{layer}": inner.hidden for layer in range(shape.depth - 1)}
         found |= self._linear_type().taps(shape.num_features, shape.rank)
-        return {name: (shape.blocks, size) for name, size in found.items()}
+        own = {name: (shape.blocks, size) for name, size in found.items()}
+        return own if self.dequantiser is None else own | self.dequantiser.taps()
 
     def row_log_prob(
         self, weights: Weights, x: Float[Array, " d"], taps: Mapping[str, Array]
@@ -116,6 +132,8 @@ class SplineFlow(eqx.Module):
         shape = self.shape
         shared = {name: value for name, value in weights.items() if name not in self._blocked()}
         own = {name: weights[name] for name in self._blocked()}
+        learned = () if self.dequantiser is None else self.dequantiser.taps()
+        taps = {name: tap for name, tap in taps.items() if name not in learned}
 
         def block(carry: tuple[Array, Array], given: Any) -> tuple[tuple[Array, Array], dict[str, Array]]:
             x, total = carry
@@ -126,8 +144,82 @@ class SplineFlow(eqx.Module):
             return (z[::-1], total + jnp.sum(log_slope)), notes | linear_notes
 
         start = (x, jnp.zeros((), x.dtype))
-        (base, total), notes = jax.lax.scan(block, start, (own, dict(taps)))
+        (base, total), notes = jax.lax.scan(block, start, (own, taps))
         return jnp.sum(norm.logpdf(base)) + total, notes
+
+    def draw_in_cells(
+        self, weights: Weights, cells: ShareCells, uniform: Float[Array, " d"], taps: Mapping[str, Array]
+    ) -> tuple[Float[Array, " d"], Float[Array, ""], dict[str, Array]]:
+        """Shares of a row's cells from uniform noise, log q of them, and what went into each layer.
+
+        Without a dequantiser the shares are the noise.
+        """
+        if self.dequantiser is None:
+            return uniform, jnp.zeros((), uniform.dtype), {}
+        places = np.asarray(self.dequantiser.shape.discrete)
+        centres = cells.point(jnp.full_like(uniform, 0.5))[places]
+        inside, log_q, notes = self.dequantiser.draw(weights, centres, logistic_noise(uniform[places]), taps)
+        return uniform.at[places].set(inside), log_q, notes
+
+    def row_bound(
+        self,
+        weights: Weights,
+        low: Float[Array, " d"],
+        width: Float[Array, " d"],
+        uniform: Float[Array, " d"],
+        taps: Mapping[str, Array],
+    ) -> tuple[Float[Array, ""], dict[str, Array]]:
+        """log p - log q at a point of a row's cells, without ``log_det``, and what went into each layer.
+
+        Its mean over uniform noise is at most the log of the mean density on the unit cube over the cells. Points are
+        drawn behind the marginals: there nothing jumps inside a cell, so that the gradient can be taken through them.
+        """
+        cells = ShareCells.behind(self.marginals, low, width)
+        share, log_q, notes = self.draw_in_cells(weights, cells, uniform, taps)
+        standard = cells.point(share)
+        value, more = self.row_log_prob(weights, standard, taps)
+        return value + log_uniform_ratio(standard) + jnp.sum(cells.log_ratio) - log_q, notes | more
+
+    def log_mean_density(
+        self, low: Float[Array, " d"], width: Float[Array, " d"], points: Float[Array, "draw d"]
+    ) -> Float[Array, ""]:
+        """The log of the mean density on the unit cube over the cells of a row, by importance sampling.
+
+        ``points`` are evenly spread in the unit cube. A quarter of them is sent to the open ends of cells (see
+        ``models.cells.weighted_point``); with a dequantiser, half of them to where it says. All are weighted by the
+        mixture, so that no weight can grow large (Veach and Guibas 1995, the balance heuristic).
+        """
+        ways = (_UNIFORM, _UNIFORM, _UNIFORM, _WIDE)
+        if self.dequantiser is not None:
+            ways = (_LEARNED, _UNIFORM, _LEARNED, _WIDE)
+        way = np.resize(np.asarray(ways, np.int32), points.shape[0])
+        shares = np.bincount(way, minlength=3).astype(np.float32) / np.float32(points.shape[0])
+        cells = ShareCells.behind(self.marginals, low, width)
+        at = lambda point, way: self._weighted(cells, point, way, jnp.asarray(shares))
+        return logsumexp(jax.vmap(at)(points, jnp.asarray(way))) - math.log(points.shape[0])
+
+    def _weighted(
+        self, cells: ShareCells, uniform: Float[Array, " d"], way: Array, shares: Float[Array, " way"]
+    ) -> Float[Array, ""]:
+        """The log of density over proposal, at one point found in one of the ways."""
+        weights = self.weights()
+        log_q = jnp.zeros((), uniform.dtype)
+        share = uniform
+        if self.dequantiser is not None:
+            drawn, _, _ = self.draw_in_cells(weights, cells, uniform, self.dequantiser.no_taps())
+            share = jnp.where(way == _LEARNED, drawn, uniform)
+        is_wide, all_wide = way == _WIDE, jnp.ones((), uniform.dtype)
+        standard, weight = weighted_point(cells.low, cells.width, share, is_wide, all_wide)
+        ratio = log_uniform_ratio(standard)
+        if self.dequantiser is not None:
+            places = np.asarray(self.dequantiser.shape.discrete)
+            centres = cells.point(jnp.full_like(uniform, 0.5))[places]
+            found = (ndtr(standard) - cells.low) / jnp.maximum(cells.width, 1e-30)
+            share = jnp.where(is_wide & cells.open_ended, found, share)
+            log_q = self.dequantiser.log_q(weights, centres, share[places])
+        proposals = jnp.stack([jnp.zeros_like(log_q), ratio - weight, log_q])
+        mixture = logsumexp(proposals, b=shares)
+        return self._standard_log_prob(standard) + ratio + jnp.sum(cells.log_ratio) - mixture
 
     def sample(self, key: Array) -> Float[Array, " d"]:
         shape, weights = self.shape, self.weights()
@@ -146,7 +238,8 @@ class SplineFlow(eqx.Module):
     def describe(self) -> dict[str, Any]:
         names = ("num_features", "blocks", "width", "depth", "embedding", "bins", "rank", "linear")
         sizes = {name: getattr(self.shape, name) for name in names}
-        return {"kind": "spline_flow", **sizes, "bins_of_marginals": self.marginals.edges.shape[1] - 1}
+        found = {"kind": "spline_flow", **sizes, "bins_of_marginals": self.marginals.edges.shape[1] - 1}
+        return found if self.dequantiser is None else found | {"dequantiser": self.dequantiser.shape.describe()}
 
     def _linear_type(self) -> type[LowRank] | type[Plu]:
         return Plu if self.shape.linear == "plu" else LowRank
