@@ -6,22 +6,35 @@ import numpy as np
 import pytest
 
 from sfumato.fitting.flow_loss import FlowLoss
+from sfumato.models.flows.dequantiser import DequantiserShape
 from sfumato.models.flows.spline_flow import SplineFlow, SplineFlowShape
 from sfumato.privacy import FlatClip
 from sfumato.privacy.clipping import GRID
 from sfumato.privacy.factored import _FINE, factored_sum, slack_of, to_grid
 from sfumato.privacy.factors import MatrixRule, Stairs, VectorRule
 
-CASES = [(1, 1, "low-rank"), (5, 1, "low-rank"), (5, 2, "low-rank"), (2, 1, "plu"), (5, 2, "plu")]
+CASES = [
+    (1, 1, "low-rank", 0),
+    (5, 1, "low-rank", 0),
+    (5, 2, "low-rank", 0),
+    (2, 1, "plu", 0),
+    (5, 2, "plu", 0),
+    (1, 1, "low-rank", 1),
+    (5, 2, "low-rank", 2),
+]
+"""Features, draws, linear part, and couplings of a dequantiser of all features but one; 0 for none."""
 
 
 def key_of(number):
     return jax.random.wrap_key_data(jnp.array([3, number], jnp.uint32))
 
 
-def flow_of(features, linear, size=0.15):
+def flow_of(features, linear, size=0.15, couplings=0):
     """A flow whose every array is random, its last layer too."""
-    flow = SplineFlow.start(SplineFlowShape(features, 3, 12, 3, 4, 8, min(2, features), linear), key=key_of(0))
+    shape = SplineFlowShape(features, 3, 12, 3, 4, 8, min(2, features), linear)
+    discrete = tuple(range(max(1, features - 1)))[::-1]
+    learned = DequantiserShape(discrete, width=7, summary=3, couplings=couplings) if couplings else None
+    flow = SplineFlow.start(shape, key=key_of(0), dequantiser=learned)
     leaves, structure = jax.tree.flatten(flow)
     marginals = len(jax.tree.leaves(flow.marginals))
     keys = jax.random.split(key_of(1), len(leaves))
@@ -51,10 +64,10 @@ def looped(loss, weights, rows, keys):
     }
 
 
-@pytest.mark.parametrize(("features", "draws", "linear"), CASES, ids=str)
-def test_the_fast_sum_is_the_loop_over_rows(features, draws, linear):
+@pytest.mark.parametrize(("features", "draws", "linear", "couplings"), CASES, ids=str)
+def test_the_fast_sum_is_the_loop_over_rows(features, draws, linear, couplings):
     """For every layer of the flow, unclipped, partly clipped and all clipped, to 1e-5 of each layer."""
-    flow = flow_of(features, linear)
+    flow = flow_of(features, linear, couplings=couplings)
     loss, rows = FlowLoss(skeleton=flow, draws=draws), rows_of(features)
     keys, valid = jax.random.split(key_of(5), 24), np.arange(24) < 20
     with jax.enable_x64(True):
