@@ -136,7 +136,7 @@ def test_a_method_says_what_it_is(name):
     method = method_of(name)
     assert isinstance(method, Synthesizer)
     assert kind.name == name
-    assert all(isinstance(text, str) and text for text in (kind.title, kind.paper, *kind.can))
+    assert all(isinstance(text, str) and text for text in (kind.title, kind.reference, *kind.can))
     assert {"sample", "log_prob"} <= set(kind.can)
     assert json.loads(json.dumps(method.settings())).keys() == method.settings().keys()
     assert method == method_of(name) and kind() == kind(), "a configuration is a value"

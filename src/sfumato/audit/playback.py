@@ -27,6 +27,7 @@ from sfumato.errors import ArgumentError
 from sfumato.privacy import Budget, Curator, PoissonSampling, Randomness, Relation, step
 from sfumato.privacy.clipping import GRID
 from sfumato.privacy.events import ExponentialChoice, GaussianSum
+from sfumato.privacy.factors import FactoredLoss
 from sfumato.progress import Progress, quiet
 from sfumato.release.store import to_bytes
 from sfumato.synthesizers import Synthesizer
@@ -111,9 +112,11 @@ class _Doors(Curator):
 
         All of them do, since a neighbour may change which rows are drawn, while what is measured is what a row moves.
         """
-        loud = lambda params, row, key: _LOUD * self._loss(params, row, key)
+        loud: Any = lambda params, row, key: _LOUD * self._loss(params, row, key)
+        if isinstance(self._loss, FactoredLoss):
+            loud = _Louder(self._loss)
         everyone = replace(plan, sampling=PoissonSampling(rate=1.0))
-        total = lambda params, rows, key: step.batch_total(loud, params, everyone, rows, key, 0, 0)  # type: ignore[arg-type]
+        total = lambda params, rows, key: step.batch_total(loud, params, everyone, rows, key, 0, 0, self.size)  # type: ignore[arg-type]
         return self._measured(total, params, self._rows, self._randomness.key)
 
     def _measured(self, total: Any, *given: Any) -> np.ndarray:
@@ -134,6 +137,23 @@ class _Doors(Curator):
 
     def _asked_descent(self, given: Any) -> str:
         return self._asked("descent", given["plan"], given["purpose"], self.size)
+
+
+@dataclass(frozen=True)
+class _Louder:
+    """A loss in factors, multiplied so that each row comes to its bound."""
+
+    loss: FactoredLoss
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loss, name)
+
+    def row(self, weights: Any, row: Any, key: Any, taps: Any) -> Any:
+        value, notes = self.loss.row(weights, row, key, taps)
+        return _LOUD * value, notes
+
+    def common(self, weights: Any) -> Any:
+        return _LOUD * self.loss.common(weights)
 
 
 class Recorder(_Doors):

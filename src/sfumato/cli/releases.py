@@ -142,7 +142,7 @@ def methods(*, json: Json = False) -> None:
         {
             "name": name,
             "title": method.title,
-            "paper": method.paper,
+            "paper": method.reference,
             "can": list(method.can),
             "relation": method().relation.value,
             "defaults": method().settings(),

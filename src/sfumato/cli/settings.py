@@ -14,8 +14,8 @@ _FLAGS = {"true": True, "false": False}
 def configured(method: str, settings: Sequence[str]) -> Synthesizer:
     """The method of that name with settings in place of its defaults.
 
-    >>> configured("maf", ["steps=5", "batch=none", "optimiser.learning_rate=0.1"]).settings()["optimiser"]
-    {'learning_rate': 0.1, 'averaging': 0.99}
+    >>> configured("maf", ["steps=5", "batch=none", "optimiser.learning_rate=0.1"]).optimiser.learning_rate
+    0.1
     """
     default = method_named(method)()
     known = setting_names(default)

@@ -5,7 +5,7 @@ iterates see noisy gradients only.
 """
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import equinox as eqx
 import jax
@@ -14,6 +14,7 @@ import optax
 from jaxtyping import Array, Float
 
 from sfumato.checks import between, positive
+from sfumato.errors import ArgumentError
 from sfumato.models.cells import dequantise
 from sfumato.models.model import DensityModel
 from sfumato.privacy import Curator, SgdPlan
@@ -23,30 +24,38 @@ Model = TypeVar("Model", bound=DensityModel)
 
 @dataclass(frozen=True, kw_only=True)
 class Optimiser:
-    """Adam with a short warm-up, a linear decay to a twentieth, and an average over the iterates.
+    """Adam or AdaBelief with a short warm-up, a linear decay to a twentieth, and an average over the iterates.
 
-    ``averaging`` is the weight of the past in the average; 0 keeps the last iterate.
-    Reference: Kingma and Ba 2015; De et al. 2022 on averaging under noise.
+    ``averaging`` is the weight of the past in the average; 0 keeps the last iterate. ``decay`` off keeps the rate as it
+    is, from the first step to the last.
+    Reference: Kingma and Ba 2015; Zhuang et al. 2020 (AdaBelief); De et al. 2022 on averaging under noise.
     """
 
     learning_rate: float = 1e-2
     averaging: float = 0.99
+    kind: Literal["adam", "adabelief"] = "adam"
+    decay: bool = True
 
     def __post_init__(self) -> None:
         positive(learning_rate=self.learning_rate)
         between(0, 1, averaging=self.averaging)
+        if self.kind not in ("adam", "adabelief"):
+            raise ArgumentError(f"Expected kind={self.kind!r} to be 'adam' or 'adabelief'.")
 
     def transformation(self, steps: int) -> optax.GradientTransformation:
         """The Optax transformation for a run of so many steps."""
+        rate = self._schedule(steps) if self.decay else self.learning_rate
+        return optax.adabelief(rate) if self.kind == "adabelief" else optax.adam(rate)
+
+    def _schedule(self, steps: int) -> optax.Schedule:
         warm = min(20, max(1, steps // 10))
-        schedule = optax.join_schedules(
+        return optax.join_schedules(
             [
                 optax.linear_schedule(self.learning_rate / warm, self.learning_rate, warm),
                 optax.linear_schedule(self.learning_rate, self.learning_rate / 20, max(1, steps - warm)),
             ],
             [warm],
         )
-        return optax.adam(schedule)
 
 
 def negative_log_likelihood(model: DensityModel, row: Any, key: Array) -> Float[Array, ""]:

@@ -5,6 +5,7 @@ from sfumato.privacy.budget import Budget
 from sfumato.privacy.certificate import Certificate
 from sfumato.privacy.clipping import FlatClip
 from sfumato.privacy.curator import Curator
+from sfumato.privacy.fine_clipping import LayerClip, SparseClip, UnitClip
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.plan import SgdPlan
 from sfumato.privacy.queries import ScoreQuery, SumQuery
@@ -18,11 +19,14 @@ __all__ = [
     "Curator",
     "FixedSizeSampling",
     "FlatClip",
+    "LayerClip",
     "Ledger",
     "PoissonSampling",
     "Randomness",
     "Relation",
     "ScoreQuery",
     "SgdPlan",
+    "SparseClip",
     "SumQuery",
+    "UnitClip",
 ]

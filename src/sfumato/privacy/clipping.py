@@ -5,7 +5,9 @@ numbers are exact and do not depend on the order of the rows, so there is no sum
 sensitivity is the grid norm of one row and nothing else.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +27,18 @@ _LARGE_LEAF = 2**14
 
 
 @dataclass(frozen=True, kw_only=True)
+class Part:
+    """One array of a gradient: its layer, how many of its entries can move, how many axes one unit of it has.
+
+    A row of a weight matrix is a unit (``fan`` 1); each entry of a bias is one by itself (``fan`` 0).
+    """
+
+    layer: str
+    entries: int
+    fan: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class FlatClip:
     """Scales a row's whole vector down to the norm ``bound`` where it is longer.
 
@@ -41,8 +55,28 @@ class FlatClip:
 
     bound: float
 
+    by_factors: ClassVar[bool] = True
+    """Whether norms of layers are enough to clip by, so that no gradient of a single row is needed."""
+
     def __post_init__(self) -> None:
         between(1e-6, 1e6, bound=self.bound)
+
+    def bounds(self, parts: Sequence[Part]) -> dict[str, float]:
+        """The bound of each group of layers that is clipped together; here they are all one group."""
+        return {"all": self.bound}
+
+    def group(self, part: Part) -> str:
+        """The group in ``bounds`` that an array belongs to."""
+        return "all"
+
+    def shaped(
+        self, vectors: list[Float[Array, "row ..."]], parts: Sequence[Part], keys: Array
+    ) -> list[Float[Array, "row ..."]]:
+        """The vectors as they go to ``grid_sum``, which bounds them whatever was done here; flat clipping does nothing.
+
+        ``keys`` holds a key for each row, for shapes that are random.
+        """
+        return vectors
 
     def grid_sum(self, vectors: PyTree[Float[Array, "row ..."]], valid: Bool[Array, " row"]) -> PyTree[Array]:
         """The sum over valid rows of their clipped vectors, as 32-bit whole numbers in grid units."""

@@ -24,7 +24,7 @@ from sfumato.privacy.plan import SgdPlan
 from sfumato.privacy.queries import ScoreQuery, SumQuery, count_query
 from sfumato.privacy.randomness import Randomness, Stream, nonce
 from sfumato.privacy.sampling import FixedSizeSampling
-from sfumato.privacy.step import PrivateRows, factored_step, gradient_step, grid_total
+from sfumato.privacy.step import PrivateRows, factored_step, gradient_step, grid_total, run_steps, steps_ahead
 from sfumato.progress import Progress, quiet
 
 Params = TypeVar("Params")
@@ -151,16 +151,13 @@ class Curator:
         plan: SgdPlan,
         purpose: str,
     ) -> Any:
-        def one(step: Array, carry: Any, rows: PrivateRows, key: Array) -> Any:
-            params, state = carry
-            return update(gradient(params, rows, key, call, step), state, params)
-
         @jax.jit
         def stretch(carry: Any, rows: PrivateRows, key: Array, start: Array, stop: Array) -> Any:
-            return jax.lax.fori_loop(start, stop, lambda step, carry: one(step, carry, rows, key), carry)
+            return run_steps(gradient, update, carry, rows, key, call, start, stop)
 
         carry, key = (params, state), self._randomness.key
-        tick = max(1, plan.steps // 50)
+        ahead = steps_ahead()
+        tick = ahead * max(1, plan.steps // (50 * ahead))
         for start in range(0, plan.steps, tick):
             stop = min(start + tick, plan.steps)
             self._progress(purpose, start, plan.steps)

@@ -1,60 +1,80 @@
 """Factored: the clipped sum of a batch from factors, one backward pass for all rows, on the grid of whole numbers.
 
-How the sensitivity is kept. Let v be the exact sum of factors of a row (float32 numbers) times its clipping factor (a
-float64 number): its norm is at most bound * (1 - slack). The sum over a chunk of rows is made in float64; one entry
-of it is off by at most
+How the sensitivity is kept. Let v be the exact sum of factors of a row (float32 numbers) times its clipping factors,
+one float64 number for each layer: its norm is at most bound * (1 - slack). Sums over groups of ADDED rows are made in
+float64; one entry of such a sum is off by at most
 
-    (rows * uses + 4) * 2**-53 * rows * CANCEL * bound,
+    (ADDED * uses + 4) * 2**-53 * ADDED * CANCEL * bound,
 
 since no row's products add up to more than CANCEL * bound in any entry (rows whose products nearly cancel are scaled
-down until that holds). Chunks are added as whole numbers of 2**-40 bounds, exactly, and the total is rounded to
+down until that holds). Groups are added as whole numbers of 2**-40 bounds, exactly, and the total is rounded to
 the grid of 2**-20 bounds. So if neighbours' exact sums differ by at most bound * (1 - slack), their rounded ones differ
-in every entry by at most one grid step more, plus the errors above for every chunk on both sides. ``slack`` is the
+in every entry by at most one grid step more, plus the errors above for every group on both sides. ``slack`` is the
 Euclidean norm of that excess over all entries, for as many rows as a step may draw.
 """
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int64
+from jaxtyping import Array, Bool, Float32, Float64, Int64
 
 from sfumato.errors import ArgumentError
 from sfumato.privacy.clipping import GRID, FlatClip
-from sfumato.privacy.factors import FactoredLoss, Rule, Weights
+from sfumato.privacy.factors import ADDED, FactoredLoss, Rule, Weights
 
 CANCEL = 16.0
 """By how much the products of one row may exceed their sum before the row is scaled down."""
 
-MOST_DRAWN = 2**20
-"""Rows that one step may draw; the slack covers so many."""
+MOST_DRAWN = 2**24
+"""Rows that one step may draw; the slack covers so many. Plans that expect more than half of them are refused."""
 
 _FINE = 2**40
 _UNIT = 2.0**-53
 
 
-def chunk_rows() -> int:
-    """Rows whose factors are held at once: few on a CPU, where they must fit its cache; more on a GPU."""
-    return 256 if jax.default_backend() == "cpu" else 1024
+def chunk_rows(expected_batch: float) -> int:
+    """Rows whose factors are held at once, for a step that is expected to draw so many.
+
+    A step of the usual size should fill its chunks: what is padding in the last one is work for nothing. On a CPU a
+    chunk must fit the cache; on a GPU few large ones are best.
+    """
+    usual = expected_batch + 2 * math.sqrt(expected_batch)
+    most = 256 if jax.default_backend() == "cpu" else 16_384
+    chunks = max(1, round(usual / most))
+    return ADDED * max(1, math.ceil(usual / chunks / ADDED))
 
 
-def slack_of(num_entries: int, num_uses: int, rows: int) -> float:
+def slack_of(num_entries: int, num_uses: int) -> float:
     """The share of the bound that rounding may use up (module docstring)."""
-    each = (rows * num_uses + 4) * _UNIT * rows * CANCEL + 1 / _FINE
-    excess = 1 / GRID + 2 * math.ceil(MOST_DRAWN / rows) * each
+    each = (ADDED * num_uses + 4) * _UNIT * ADDED * CANCEL + 1 / _FINE
+    excess = 1 / GRID + 2 * (MOST_DRAWN // ADDED) * each
     return 1.001 * math.sqrt(num_entries) * excess + 1e-9  # the last for the roundings of the norm, made in float64
 
 
-def factored_sum(
-    loss: FactoredLoss, weights: Weights, clip: FlatClip, batch: Any, keys: Array, valid: Bool[Array, " row"]
-) -> dict[str, Int64[Array, "..."]]:
-    """The clipped sum over the valid rows of a chunk, in steps of 2**-40 bounds."""
-    rules = loss.rules
-    if set(rules) != set(weights):
+@dataclass(frozen=True)
+class Factors:
+    """What one backward pass gives: what went into each layer, what came back, and what all rows have in common."""
+
+    notes: dict[str, Array]
+    backs: dict[str, Array]
+    common: dict[str, Array]
+
+    def only(self, usable: Mapping[str, Bool[Array, " row"]], rule: Rule) -> tuple[dict[str, Array], dict[str, Array]]:
+        """The factors of a rule, cut out for rows that do not count: a NaN times a factor of zero is NaN."""
+        keep = usable[rule.target][:, None, None, None]
+        notes = {} if rule.source is None else {rule.source: jnp.where(keep, self.notes[rule.source], 0.0)}
+        return notes, {rule.target: jnp.where(keep, self.backs[rule.target], 0.0)}
+
+
+def factors_of(loss: FactoredLoss, weights: Weights, batch: Any, keys: Array) -> Factors:
+    """One forward and one backward pass over a chunk of rows."""
+    if set(loss.rules) != set(weights):
         raise ArgumentError("Expected one rule for each weight.")
-    num_rows = valid.shape[0]
+    num_rows = jax.tree.leaves(batch)[0].shape[0]
     taps = {name: jnp.zeros((num_rows, *shape), jnp.float32) for name, shape in loss.taps().items()}
 
     def total(taps: dict[str, Array]) -> tuple[Array, dict[str, Array]]:
@@ -62,19 +82,47 @@ def factored_sum(
         return jnp.sum(values), notes
 
     backs, notes = jax.grad(total, has_aux=True)(taps)
-    # The norm and the sum must see the same numbers: without the barrier they may be computed twice.
-    notes, backs = jax.lax.optimization_barrier((_float32(notes), _float32(backs)))
-    entries = sum(weight.size for weight in weights.values())
-    slack = slack_of(entries, _most_uses(loss), num_rows)
     shared = {name: weights[name] for name in loss.common_names}
     common = jax.grad(lambda shared: loss.common({**weights, **shared}))(shared)
-    factor = _factors(rules, clip, notes, backs, common, valid, slack)
-    usable = factor > 0
-    notes, backs = _without(notes, usable), _without(backs, usable)
-    sums = {name: rule.total(factor, notes, backs) for name, rule in rules.items()}
-    for name, part in common.items():
-        sums[name] = sums[name] + jnp.sum(factor) * jnp.where(jnp.isfinite(part), part, 0.0).astype(jnp.float64)
-    return {name: jnp.round(value * (_FINE / clip.bound)).astype(jnp.int64) for name, value in sums.items()}
+    # The norm and the sum must see the same numbers: without the barrier they may be computed twice.
+    return Factors(*jax.lax.optimization_barrier((_float32(notes), _float32(backs), _float32(common))))
+
+
+def factored_sum(
+    loss: FactoredLoss, weights: Weights, clip: FlatClip, factors: Factors, valid: Bool[Array, " row"]
+) -> dict[str, Int64[Array, "..."]]:
+    """The clipped sum over the valid rows of a chunk, in steps of 2**-40 bounds."""
+    scales = _scales(loss, weights, clip, factors, valid)
+    usable = {layer: scale > 0 for layer, scale in scales.items()}
+    found = {}
+    for name, rule in loss.rules.items():
+        scale = scales[rule.target]
+        sums = rule.total(scale, *factors.only(usable, rule))
+        if name in factors.common:
+            part = factors.common[name].astype(jnp.float64)
+            shares = jnp.sum(scale.reshape(sums.shape[0], -1), axis=1)
+            sums = sums + shares.reshape((-1,) + (1,) * part.ndim) * jnp.where(jnp.isfinite(part), part, 0.0)
+        found[name] = jnp.sum(jnp.round(sums * (_FINE / clip.bound)).astype(jnp.int64), axis=0)
+    return found
+
+
+def shaped_sum(
+    loss: FactoredLoss, weights: Weights, clip: FlatClip, factors: Factors, valid: Bool[Array, " row"], keys: Array
+) -> dict[str, Int64[Array, "..."]]:
+    """The same, for clipping that must see the gradients of rows: they are made from the factors, for this chunk."""
+    names = sorted(weights)
+    vectors = row_gradients(loss, factors)
+    parts = [loss.rules[name].part(weights[name]) for name in names]
+    total = clip.grid_sum(clip.shaped([vectors[name] for name in names], parts, keys), valid)
+    return {name: part.astype(jnp.int64) * (_FINE // GRID) for name, part in zip(names, total, strict=True)}
+
+
+def row_gradients(loss: FactoredLoss, factors: Factors) -> dict[str, Float32[Array, "row ..."]]:
+    """The gradient of each row of a chunk by itself, by the name of the weight."""
+    found = {name: rule.gradients(factors.notes, factors.backs) for name, rule in loss.rules.items()}
+    for name, part in factors.common.items():
+        found[name] = found[name] + part
+    return jax.lax.optimization_barrier(found)
 
 
 def to_grid(fine: Mapping[str, Int64[Array, "..."]]) -> dict[str, Int64[Array, "..."]]:
@@ -83,21 +131,29 @@ def to_grid(fine: Mapping[str, Int64[Array, "..."]]) -> dict[str, Int64[Array, "
     return {name: (value + step // 2) // step for name, value in fine.items()}
 
 
-def _factors(
-    rules: Mapping[str, Rule],
-    clip: FlatClip,
-    notes: Mapping[str, Array],
-    backs: Mapping[str, Array],
-    common: Mapping[str, Array],
-    valid: Bool[Array, " row"],
-    slack: float,
-) -> Array:
-    found = [rule.squares(notes, backs, common.get(name)) for name, rule in rules.items()]
-    norm = jnp.sqrt(jnp.maximum(sum(squares for squares, _ in found), 0.0))
-    for _, reach in found:
-        norm = jnp.maximum(norm, reach / CANCEL)
-    scale = jnp.minimum(1.0, clip.bound / norm) * (1 - slack)
-    return jnp.where(valid & jnp.isfinite(norm), scale, 0.0)
+def _scales(
+    loss: FactoredLoss, weights: Weights, clip: FlatClip, factors: Factors, valid: Bool[Array, " row"]
+) -> dict[str, Float64[Array, " row"]]:
+    """What the rows are multiplied with, by the name of the layer; zero where a row does not count."""
+    parts = {name: rule.part(weights[name]) for name, rule in loss.rules.items()}
+    bounds = clip.bounds(list(parts.values()))
+    squares: dict[str, Array] = {}
+    reach: dict[str, Array] = {}
+    for name, rule in loss.rules.items():
+        group = clip.group(parts[name])
+        found, most = rule.squares(factors.notes, factors.backs, factors.common.get(name))
+        squares[group] = squares[group] + found if group in squares else found
+        reach[group] = jnp.maximum(reach[group], most) if group in reach else most
+    slack = slack_of(sum(weight.size for weight in weights.values()), _most_uses(loss))
+    norms = {
+        group: jnp.maximum(jnp.sqrt(jnp.maximum(found, 0.0)), reach[group] / CANCEL) for group, found in squares.items()
+    }
+    usable = valid & jnp.isfinite(sum(norms.values()))
+    scales = {
+        group: jnp.where(usable, jnp.minimum(1.0, bounds[group] / norm) * (1 - slack), 0.0)
+        for group, norm in norms.items()
+    }
+    return {part.layer: scales[clip.group(part)] for part in parts.values()}
 
 
 def _most_uses(loss: FactoredLoss) -> int:
@@ -106,8 +162,3 @@ def _most_uses(loss: FactoredLoss) -> int:
 
 def _float32(values: Mapping[str, Array]) -> dict[str, Array]:
     return {name: value.astype(jnp.float32) for name, value in values.items()}
-
-
-def _without(values: Mapping[str, Array], usable: Bool[Array, " row"]) -> dict[str, Array]:
-    """A NaN times a factor of zero is NaN, so rows that do not count are cut out and not only weighted."""
-    return {name: jnp.where(usable[:, None, None, None], value, 0.0) for name, value in values.items()}

@@ -20,8 +20,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float64
 
+from sfumato.privacy.clipping import Part
+
 Weights: TypeAlias = dict[str, Array]
 """The numbers that act on rows, by name: what is clipped and noised."""
+
+ADDED = 32
+"""Rows that are added up as floats; such sums are added as whole numbers. Chunks are multiples of it, or smaller."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,13 +55,20 @@ class Stairs:
 class MatrixRule:
     """A weight matrix: note ``source`` goes in, tap ``target`` comes back. ``stairs`` says what is masked.
 
-    A ``blocked`` weight has one matrix for each block; otherwise one matrix serves all of them.
+    A ``blocked`` weight has one matrix for each block; otherwise one matrix serves all of them. Where clipping is by
+    layers, the weights of one target are a layer.
     """
 
     source: str
     target: str
     blocked: bool = False
     stairs: Stairs | None = None
+
+    def part(self, weight: Array) -> Part:
+        """Where this weight stands among the layers, and how many of its entries the mask leaves."""
+        live = weight.size if self.stairs is None else int(self.stairs.mask(*weight.shape[-2:]).sum())
+        blocks = weight.shape[0] if self.blocked and self.stairs is not None else 1
+        return Part(layer=self.target, entries=live * blocks, fan=1)
 
     def squares(
         self, notes: Mapping[str, Array], backs: Mapping[str, Array], common: Array | None
@@ -67,14 +79,12 @@ class MatrixRule:
         gradient that is the same for every row.
         """
         into, back = self._uses(notes[self.source]), self._uses(backs[self.target])
-        total, reach = jnp.zeros((), jnp.float64), jnp.zeros((), jnp.float64)
-        for first in range(into.shape[2]):
-            for second in range(first):
-                pair = self._product(into[:, :, first], into[:, :, second], back[:, :, first], back[:, :, second])
-                total = total + 2 * pair
-            own = self._product(into[:, :, first], into[:, :, first], back[:, :, first], back[:, :, first])
-            total, reach = total + own, reach + jnp.sqrt(own)
-        squares, most = jnp.sum(total, axis=1), jnp.max(reach, axis=1)
+        uses = into.shape[2]
+        first, second = np.tril_indices(uses)
+        found = self._product(into[:, :, first], into[:, :, second], back[:, :, first], back[:, :, second])
+        own = jnp.sqrt(found[:, :, np.flatnonzero(first == second)])
+        squares = jnp.sum(found * np.where(first == second, 1.0, 2.0), axis=(1, 2))
+        most = jnp.max(jnp.sum(own, axis=2), axis=1)
         if common is None:
             return squares, most
         fixed = _wide(common) if self.blocked else _wide(common)[None]
@@ -84,14 +94,21 @@ class MatrixRule:
 
     def total(
         self, factor: Float64[Array, " row"], notes: Mapping[str, Array], backs: Mapping[str, Array]
-    ) -> Float64[Array, "..."]:
-        """The sum over rows of factor times gradient, without what is common to all rows."""
+    ) -> Float64[Array, "group ..."]:
+        """The sum of factor times gradient over each group of ``ADDED`` rows, without what is common to all rows."""
         into, back = self._uses(notes[self.source]), self._uses(backs[self.target])
         weighted = back.astype(jnp.float64) * factor[:, None, None, None]
-        found = jnp.einsum("nbuo,nbui->boi", weighted, into.astype(jnp.float64))
+        return self._masked(jnp.einsum("cnbuo,cnbui->cboi", _grouped(weighted), _grouped(_wide(into))))
+
+    def gradients(self, notes: Mapping[str, Array], backs: Mapping[str, Array]) -> Float[Array, "row ..."]:
+        """The gradient of each row by itself, for clipping that must see every entry of it."""
+        into, back = self._uses(notes[self.source]), self._uses(backs[self.target])
+        return self._masked(jnp.einsum("nbuo,nbui->nboi", back, into))
+
+    def _masked(self, found: Float[Array, "some block output input"]) -> Array:
         if self.stairs is not None:
-            found = found * self.stairs.mask(found.shape[1], found.shape[2])
-        return found if self.blocked else found[0]
+            found = found * self.stairs.mask(*found.shape[-2:]).astype(found.dtype)
+        return found if self.blocked else found[:, 0]
 
     def _uses(self, values: Array) -> Array:
         """Values of shape [row, draw, block, unit] as [row, matrix, use, unit]."""
@@ -121,11 +138,15 @@ class VectorRule:
     source: str | None = None
     blocked: bool = False
 
+    def part(self, weight: Array) -> Part:
+        """Where this weight stands among the layers; each entry is a unit of its own."""
+        return Part(layer=self.target, entries=weight.size, fan=0)
+
     def squares(
         self, notes: Mapping[str, Array], backs: Mapping[str, Array], common: Array | None
     ) -> tuple[Array, Array]:
         """The squared norm of each row's gradient, and its root: the uses are added before anything is weighted."""
-        gradients = self._gradients(notes, backs)
+        gradients = self._of_rows(notes, backs)
         if common is not None:
             gradients = gradients + (_wide(common) if self.blocked else _wide(common)[None])
         found = jnp.sum(gradients**2, axis=(1, 2))
@@ -134,12 +155,17 @@ class VectorRule:
 
     def total(
         self, factor: Float64[Array, " row"], notes: Mapping[str, Array], backs: Mapping[str, Array]
-    ) -> Float64[Array, "..."]:
-        """The sum over rows of factor times gradient."""
-        found = jnp.einsum("n,nbo->bo", factor, self._gradients(notes, backs))
-        return found if self.blocked else found[0]
+    ) -> Float64[Array, "group ..."]:
+        """The sum of factor times gradient over each group of ``ADDED`` rows."""
+        found = jnp.sum(_grouped(self._of_rows(notes, backs) * factor[:, None, None]), axis=1)
+        return found if self.blocked else found[:, 0]
 
-    def _gradients(self, notes: Mapping[str, Array], backs: Mapping[str, Array]) -> Float64[Array, "row block entry"]:
+    def gradients(self, notes: Mapping[str, Array], backs: Mapping[str, Array]) -> Float[Array, "row ..."]:
+        """The gradient of each row by itself."""
+        found = self._of_rows(notes, backs).astype(jnp.float32)
+        return found if self.blocked else found[:, 0]
+
+    def _of_rows(self, notes: Mapping[str, Array], backs: Mapping[str, Array]) -> Float64[Array, "row block entry"]:
         back = _wide(backs[self.target])
         if self.source is not None:
             back = back * _wide(notes[self.source])
@@ -176,6 +202,11 @@ class FactoredLoss(Protocol):
     def common_names(self) -> tuple[str, ...]: ...
 
     def common(self, weights: Weights) -> Float[Array, ""]: ...
+
+
+def _grouped(values: Array) -> Array:
+    """Rows in groups of ``ADDED``, whose sums are made by themselves."""
+    return values.reshape(-1, min(ADDED, values.shape[0]), *values.shape[1:])
 
 
 def _wide(values: Array) -> Array:

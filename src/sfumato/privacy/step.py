@@ -4,8 +4,8 @@ Micro-batches of padded rows are repeated as often as the draw needs, so a Poiss
 Per-row gradients come from ``vmap`` of the gradient of one row, so that no layer can mix rows.
 """
 
-import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Bool, Float, Int64, PyTree
+from jaxtyping import Array, Bool, Float, Int32, Int64, PyTree
 
 from sfumato.errors import ArgumentError
 from sfumato.privacy.chacha import keystream
-from sfumato.privacy.clipping import GRID, MOST_ROWS_AT_ONCE, FlatClip
-from sfumato.privacy.factored import chunk_rows, factored_sum, to_grid
+from sfumato.privacy.clipping import GRID, MOST_ROWS_AT_ONCE, FlatClip, Part
+from sfumato.privacy.factored import MOST_DRAWN, chunk_rows, factored_sum, factors_of, shaped_sum, to_grid
 from sfumato.privacy.factors import FactoredLoss
 from sfumato.privacy.noise import gaussian_integers
 from sfumato.privacy.plan import SgdPlan
@@ -37,8 +37,7 @@ class PrivateRows(eqx.Module):
         """Rows from a tree of arrays that share their first axis; an empty table is one padded batch."""
         num_real = jax.tree.leaves(rows)[0].shape[0]
         micro = micro_batch()
-        whole = math.lcm(micro, chunk_rows())
-        num_padded = max(1, -(-num_real // whole)) * whole
+        num_padded = max(1, -(-num_real // micro)) * micro
 
         def pad(column: np.ndarray) -> Array:
             padding = [(0, num_padded - num_real)] + [(0, 0)] * (column.ndim - 1)
@@ -83,102 +82,207 @@ def grid_total(
     return total(rows, rows.real.shape[0] // rows.micro)
 
 
+class Drawn(eqx.Module):
+    """What is random in one step: who takes part, a key for what is random in rows, and the noise."""
+
+    order: Int32[Array, " row"]
+    count: Int64[Array, ""]
+    row_key: Array
+    noise: Int64[Array, " entry"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyStep:
+    """One private gradient in two halves: what is random, and the mean gradient that it leads to.
+
+    Privacy: the sum of clipped gradients of the drawn rows plus Gaussian noise on every coordinate, drawn once a step,
+    also when no row was drawn. The first half depends on no parameter, so it can be done for several steps at once;
+    each step still has its own nonces.
+    """
+
+    draw: Callable[[PrivateRows, Array, int, Array], Drawn]
+    mean: Callable[[Any, PrivateRows, Drawn], Any]
+
+    def __call__(self, params: Any, rows: PrivateRows, key: Array, call: int, step: Array) -> Any:
+        """The noisy mean gradient of a step."""
+        return self.mean(params, rows, self.draw(rows, key, call, step))
+
+
+def steps_ahead() -> int:
+    """For how many steps what is random is drawn at once; a loop is best run in multiples of it."""
+    return 1 if jax.default_backend() == "cpu" else 16
+
+
+def run_steps(
+    gradient: NoisyStep | Callable[..., Any],
+    update: Callable[..., Any],
+    carry: Any,
+    rows: PrivateRows,
+    key: Array,
+    call: int,
+    start: Array,
+    stop: Array,
+) -> Any:
+    """Steps from ``start`` to ``stop``, to be compiled by its caller: gradient, then ``update``, in turn.
+
+    On a GPU what is random is drawn for several steps at once: it is little work in many launches.
+    """
+    ahead = steps_ahead()
+
+    def one(step: Array, carry: Any) -> Any:
+        params, state = carry
+        return update(gradient(params, rows, key, call, step), state, params)
+
+    if ahead == 1 or not isinstance(gradient, NoisyStep):
+        return jax.lax.fori_loop(start, stop, one, carry)
+
+    def several(group: Array, carry: Any) -> Any:
+        first = start + group * ahead
+        drawn = jax.vmap(lambda step: gradient.draw(rows, key, call, step))(first + jnp.arange(ahead))
+
+        def one_of(place: Array, carry: Any) -> Any:
+            params, state = carry
+            mine = jax.tree.map(lambda several: several[place], drawn)
+            return update(gradient.mean(params, rows, mine), state, params)
+
+        return jax.lax.fori_loop(0, jnp.minimum(ahead, stop - first), one_of, carry)
+
+    return jax.lax.fori_loop(0, (stop - start + ahead - 1) // ahead, several, carry)
+
+
 def gradient_step(
     loss: Callable[[Any, Any, Array], Float[Array, ""]],
     params: Any,
     plan: SgdPlan,
     deviation: float,
     expected_batch: float,
-) -> Callable[..., Any]:
-    """A function (params, rows, key, call, step) -> noisy mean gradient, to be compiled by its caller.
+) -> NoisyStep:
+    """The private step of a loss of one row: per-row gradients by ``vmap``, so that no layer can mix rows.
 
-    Privacy: the sum of clipped gradients of the drawn rows plus Gaussian noise of ``deviation`` grid units on
-    every coordinate, drawn once a step, also when no row was drawn.
+    The noise has ``deviation`` grid units. To be compiled by its caller.
     """
     flat, unflatten = ravel_pytree(params)
     scale = plan.clip.bound / GRID / expected_batch
 
-    def noisy_mean(params: Any, rows: PrivateRows, key: Array, call: int, step: Array) -> Any:
-        total = batch_total(loss, params, plan, rows, key, call, step)
-        noise = gaussian_integers(key, nonce(call, step, Stream.NOISE), flat.size, deviation)
-        return unflatten(((total + noise) * scale).astype(flat.dtype))
+    def mean(params: Any, rows: PrivateRows, drawn: Drawn) -> Any:
+        total = drawn_total(loss, params, plan, rows, drawn)
+        return unflatten(((total + drawn.noise) * scale).astype(flat.dtype))
 
-    return noisy_mean
+    return NoisyStep(draw=_drawing(plan, flat.size, deviation), mean=mean)
 
 
-def factored_step(
-    loss: FactoredLoss, params: Any, plan: SgdPlan, deviation: float, expected_batch: float
-) -> Callable[..., Any]:
+def factored_step(loss: FactoredLoss, params: Any, plan: SgdPlan, deviation: float, expected_batch: float) -> NoisyStep:
     """As ``gradient_step``, for a loss that gives factors: one backward pass and no gradient of a single row.
 
     Privacy: clipping and noise are on the weights of the loss; the way back from them to the parameters is
     post-processing.
     """
+    if expected_batch > MOST_DRAWN // 2:
+        raise ArgumentError(f"Expected a batch of at most {MOST_DRAWN // 2:,} rows.")
     shapes = jax.eval_shape(loss.weights, params)
     zeros = {name: jnp.zeros(shape.shape, jnp.float32) for name, shape in shapes.items()}
     flat, unflatten = ravel_pytree(zeros)
     scale = plan.clip.bound / GRID / expected_batch
 
-    def noisy_mean(params: Any, rows: PrivateRows, key: Array, call: int, step: Array) -> Any:
+    def mean(params: Any, rows: PrivateRows, drawn: Drawn) -> Any:
         weights, pull_back = jax.vjp(loss.weights, params)
-        total = ravel_pytree(factored_total(loss, weights, plan, rows, key, call, step))[0]
-        noise = gaussian_integers(key, nonce(call, step, Stream.NOISE), flat.size, deviation)
-        mean = unflatten(((total + noise) * scale).astype(flat.dtype))
-        return pull_back(mean)[0]
+        total = ravel_pytree(factored_total(loss, weights, plan, rows, drawn, expected_batch))[0]
+        return pull_back(unflatten(((total + drawn.noise) * scale).astype(flat.dtype)))[0]
 
-    return noisy_mean
+    return NoisyStep(draw=_drawing(plan, flat.size, deviation), mean=mean)
+
+
+def _drawing(plan: SgdPlan, size: int, deviation: float) -> Callable[[PrivateRows, Array, int, Array], Drawn]:
+    """The first half of a step, with noise for so many entries."""
+
+    def draw(rows: PrivateRows, key: Array, call: int, step: Array) -> Drawn:
+        order, count, row_key = participants(plan, rows, key, call, step)
+        noise = gaussian_integers(key, nonce(call, step, Stream.NOISE), size, deviation)
+        return Drawn(order, count, row_key, noise)
+
+    return draw
 
 
 def factored_total(
-    loss: FactoredLoss, weights: Any, plan: SgdPlan, rows: PrivateRows, key: Array, call: int, step: Array
+    loss: FactoredLoss, weights: Any, plan: SgdPlan, rows: PrivateRows, drawn: Drawn, expected_batch: float
 ) -> dict[str, Int64[Array, "..."]]:
     """The sum of the clipped gradients of a step's rows in the weights, in grid units, before any noise."""
-    order, count, row_key = _drawn(plan, rows, key, call, step)
-    chunk = chunk_rows()
+    chunk = chunk_rows(expected_batch) if plan.clip.by_factors else micro_batch()
+    order = jnp.pad(drawn.order, (0, chunk))  # so that the last chunk is a whole one
 
     def add(i: Array, acc: dict[str, Array]) -> dict[str, Array]:
         index = jax.lax.dynamic_slice_in_dim(order, i * chunk, chunk)
-        valid = i * chunk + jnp.arange(chunk) < count
+        valid = i * chunk + jnp.arange(chunk) < drawn.count
         batch = jax.tree.map(lambda column: column[index], rows.columns)
-        keys = jax.vmap(lambda j: jax.random.fold_in(row_key, j))(index)
-        found = factored_sum(loss, weights, plan.clip, batch, keys, valid)
+        keys = jax.vmap(lambda j: jax.random.fold_in(drawn.row_key, j))(index)
+        factors = factors_of(loss, weights, batch, keys)
+        if plan.clip.by_factors:
+            found = factored_sum(loss, weights, plan.clip, factors, valid)
+        else:
+            found = shaped_sum(loss, weights, plan.clip, factors, valid, _other(keys))
         return {name: acc[name] + found[name] for name in acc}
 
     start = {name: jnp.zeros(value.shape, jnp.int64) for name, value in weights.items()}
-    return to_grid(jax.lax.fori_loop(0, (count + chunk - 1) // chunk, add, start))
+    return to_grid(jax.lax.fori_loop(0, (drawn.count + chunk - 1) // chunk, add, start))
 
 
-def _drawn(plan: SgdPlan, rows: PrivateRows, key: Array, call: int, step: Array) -> tuple[Array, Array, Array]:
+def _other(keys: Array) -> Array:
+    """Keys of the rows for what is random in clipping, apart from those for what is random in the loss."""
+    return jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)
+
+
+def participants(
+    plan: SgdPlan, rows: PrivateRows, key: Array, call: int, step: Array
+) -> tuple[Int32[Array, " row"], Int64[Array, ""], Array]:
     """The places of a step's rows, those drawn first; how many were drawn; and a key for what is random in rows."""
     num_rows = rows.real.shape[0]
     words = keystream(key, nonce(call, step, Stream.SAMPLING), num_rows * plan.sampling.words_per_row)
     taken = plan.sampling.draw(words, rows.real)
-    order = jnp.nonzero(taken, size=num_rows, fill_value=0)[0]
+    order = jnp.nonzero(taken, size=num_rows, fill_value=0)[0].astype(jnp.int32)
     row_key = jax.random.wrap_key_data(keystream(key, nonce(call, step, Stream.ROWS), 2))
     return order, jnp.sum(taken), row_key
 
 
+def drawn_total(
+    loss: Callable[[Any, Any, Array], Float[Array, ""]], params: Any, plan: SgdPlan, rows: PrivateRows, drawn: Drawn
+) -> Int64[Array, " entry"]:
+    """The exact sum of the clipped gradients of a step's rows, in grid units, before any noise."""
+    micro, parts = rows.micro, parts_of(params)
+
+    def add(i: Array, acc: Array) -> Array:
+        index = jax.lax.dynamic_slice_in_dim(drawn.order, i * micro, micro)
+        valid = i * micro + jnp.arange(micro) < drawn.count
+        batch = jax.tree.map(lambda column: column[index], rows.columns)
+        keys = jax.vmap(lambda j: jax.random.fold_in(drawn.row_key, j))(index)
+        gradients = jax.tree.leaves(jax.vmap(jax.grad(loss), (None, 0, 0))(params, batch, keys))
+        shaped = plan.clip.shaped(gradients, parts, _other(keys))
+        return acc + ravel_pytree(plan.clip.grid_sum(shaped, valid))[0].astype(jnp.int64)
+
+    size = sum(part.entries for part in parts)
+    num_micro = (drawn.count + micro - 1) // micro
+    return jax.lax.fori_loop(0, num_micro, add, jnp.zeros(size, jnp.int64))
+
+
 def batch_total(
-    loss: Callable[[Any, Any, Array], Float[Array, ""]],
+    loss: Callable[[Any, Any, Array], Float[Array, ""]] | FactoredLoss,
     params: Any,
     plan: SgdPlan,
     rows: PrivateRows,
     key: Array,
     call: int,
     step: Array,
+    expected_batch: float = 1.0,
 ) -> Int64[Array, " entry"]:
-    """The exact sum of the clipped gradients of a step's rows, in grid units, before any noise."""
-    micro = rows.micro
-    order, count, row_key = _drawn(plan, rows, key, call, step)
+    """The sum of a step by itself, with its own draw and without noise: what an audit measures."""
+    drawn = Drawn(*participants(plan, rows, key, call, step), jnp.zeros(0, jnp.int64))
+    if not isinstance(loss, FactoredLoss):
+        return drawn_total(loss, params, plan, rows, drawn)
+    return ravel_pytree(factored_total(loss, loss.weights(params), plan, rows, drawn, expected_batch))[0]
 
-    def add(i: Array, acc: Array) -> Array:
-        index = jax.lax.dynamic_slice_in_dim(order, i * micro, micro)
-        valid = i * micro + jnp.arange(micro) < count
-        batch = jax.tree.map(lambda column: column[index], rows.columns)
-        keys = jax.vmap(lambda j: jax.random.fold_in(row_key, j))(index)
-        gradients = jax.vmap(jax.grad(loss), (None, 0, 0))(params, batch, keys)
-        return acc + ravel_pytree(plan.clip.grid_sum(gradients, valid))[0].astype(jnp.int64)
 
-    size = sum(leaf.size for leaf in jax.tree.leaves(params))
-    num_micro = (count + micro - 1) // micro
-    return jax.lax.fori_loop(0, num_micro, add, jnp.zeros(size, jnp.int64))
+def parts_of(params: Any) -> list[Part]:
+    """The arrays of a tree of parameters as parts of layers: those that stand together in it are one layer."""
+    found = []
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        found.append(Part(layer=jax.tree_util.keystr(path[:-1]), entries=leaf.size, fan=int(leaf.ndim > 1)))
+    return found

@@ -95,7 +95,7 @@ def factored_losses(loss: FactoredLoss) -> BatchLoss:
 
 def _gradient_step(batch_loss: BatchLoss, batch: int) -> Callable[..., Any]:
     """A function (params, rows, key, call, step) -> mean gradient, to be compiled by its caller."""
-    chunk = min(batch, chunk_rows())
+    chunk = min(batch, chunk_rows(batch))
     num_chunks = -(-batch // chunk)
 
     def mean(params: Any, rows: PrivateRows, key: Array, call: int, step: Array) -> Any:

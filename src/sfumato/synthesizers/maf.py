@@ -32,7 +32,7 @@ class Maf:
 
     name: ClassVar[str] = "maf"
     title: ClassVar[str] = "DP-NF: masked autoregressive flow by noisy gradients"
-    paper: ClassVar[str] = "Waites and Cummings 2021 (AIES)"
+    reference: ClassVar[str] = "Waites and Cummings 2021 (AIES)"
     can: ClassVar[tuple[str, ...]] = ("sample", "log_prob")
 
     blocks: int = 5

@@ -11,13 +11,13 @@ from sfumato.privacy import Curator, Relation
 class Synthesizer(Protocol):
     """A frozen configuration with one verb. It is given doors, never rows.
 
-    ``name``, ``title``, ``paper`` and ``can`` are for people (``sfumato methods``); ``relation`` says which
+    ``name``, ``title``, ``reference`` and ``can`` are for people (``sfumato methods``); ``relation`` says which
     neighbours the method protects; ``fit`` spends the curator's budget and returns a model.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
-    paper: ClassVar[str]
+    reference: ClassVar[str]
     can: ClassVar[tuple[str, ...]]
 
     @property

@@ -186,6 +186,11 @@ class ShareCells(eqx.Module):
         return ndtri(jnp.clip(self.low + share * self.width, EDGE, 1 - EDGE))
 
     @property
+    def centre(self) -> Float[Array, " d"]:
+        """The standard normal features at the centres of the cells."""
+        return self.point(jnp.full_like(self.low, 0.5))
+
+    @property
     def open_ended(self) -> Bool[Array, " d"]:
         """Which cells touch 0 or 1, and so have no end on the real line."""
         return (self.width > 0) & ((self.low <= EDGE) | (self.low + self.width >= 1 - EDGE))

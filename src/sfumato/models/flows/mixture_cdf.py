@@ -20,7 +20,7 @@ from sfumato.models.flows.linear import squashed
 _LOG_WEIGHT, _MEAN, _LOG_SCALE = 4.0, 6.0, 2.0  # limits of the raw parameters of a component
 _LOG_STRETCH, _SHIFT = 1.5, 6.0  # limits of the scale and the shift behind the log-odds
 _SPREAD = 0.5
-_HALVINGS, _POLISHES = 40, 3
+_HALVINGS, _POLISHES = 24, 3
 
 
 class _Mixture(eqx.Module):

@@ -157,8 +157,8 @@ class SplineFlow(eqx.Module):
         if self.dequantiser is None:
             return uniform, jnp.zeros((), uniform.dtype), {}
         places = np.asarray(self.dequantiser.shape.discrete)
-        centres = cells.point(jnp.full_like(uniform, 0.5))[places]
-        inside, log_q, notes = self.dequantiser.draw(weights, centres, logistic_noise(uniform[places]), taps)
+        noise = logistic_noise(uniform[places])
+        inside, log_q, notes = self.dequantiser.draw(weights, cells.centre[places], noise, taps)
         return uniform.at[places].set(inside), log_q, notes
 
     def row_bound(
@@ -192,34 +192,37 @@ class SplineFlow(eqx.Module):
         ways = (_UNIFORM, _UNIFORM, _UNIFORM, _WIDE)
         if self.dequantiser is not None:
             ways = (_LEARNED, _UNIFORM, _LEARNED, _WIDE)
-        way = np.resize(np.asarray(ways, np.int32), points.shape[0])
+        way = np.resize(np.asarray(ways), points.shape[0])
         shares = np.bincount(way, minlength=3).astype(np.float32) / np.float32(points.shape[0])
         cells = ShareCells.behind(self.marginals, low, width)
-        at = lambda point, way: self._weighted(cells, point, way, jnp.asarray(shares))
-        return logsumexp(jax.vmap(at)(points, jnp.asarray(way))) - math.log(points.shape[0])
+        found = [
+            jax.vmap(lambda point, kind=kind: self._proposed(cells, point, kind))(points[np.flatnonzero(way == kind)])
+            for kind in sorted(set(way.tolist()))
+        ]
+        standard, proposals = (jnp.concatenate(parts) for parts in zip(*found, strict=True))
+        densities = jax.vmap(self._standard_log_prob)(standard) + jax.vmap(log_uniform_ratio)(standard)
+        weighted = densities - logsumexp(proposals, axis=1, b=jnp.asarray(shares))
+        return logsumexp(weighted) - math.log(points.shape[0]) + jnp.sum(cells.log_ratio)
 
-    def _weighted(
-        self, cells: ShareCells, uniform: Float[Array, " d"], way: Array, shares: Float[Array, " way"]
-    ) -> Float[Array, ""]:
-        """The log of density over proposal, at one point found in one of the ways."""
-        weights = self.weights()
-        log_q = jnp.zeros((), uniform.dtype)
-        share = uniform
-        if self.dequantiser is not None:
-            drawn, _, _ = self.draw_in_cells(weights, cells, uniform, self.dequantiser.no_taps())
-            share = jnp.where(way == _LEARNED, drawn, uniform)
-        is_wide, all_wide = way == _WIDE, jnp.ones((), uniform.dtype)
-        standard, weight = weighted_point(cells.low, cells.width, share, is_wide, all_wide)
-        ratio = log_uniform_ratio(standard)
-        if self.dequantiser is not None:
+    def _proposed(
+        self, cells: ShareCells, uniform: Float[Array, " d"], way: int
+    ) -> tuple[Float[Array, " d"], Float[Array, " way"]]:
+        """A point behind the marginals, found in one of the ways, and the log density of every way at it.
+
+        Densities are those of shares of cells, where uniform points have the density one.
+        """
+        weights, share, log_q = self.weights(), uniform, jnp.zeros((), uniform.dtype)
+        if way == _LEARNED and self.dequantiser is not None:
+            share, log_q, _ = self.draw_in_cells(weights, cells, uniform, self.dequantiser.no_taps())
+        all_wide = jnp.ones((), uniform.dtype)  # so that the weight is that of the wide normal alone
+        standard, weight = weighted_point(cells.low, cells.width, share, jnp.asarray(way == _WIDE), all_wide)
+        if way != _LEARNED and self.dequantiser is not None:
+            if way == _WIDE:
+                inside = (ndtr(standard) - cells.low) / jnp.maximum(cells.width, 1e-30)
+                share = jnp.where(cells.open_ended, inside, share)
             places = np.asarray(self.dequantiser.shape.discrete)
-            centres = cells.point(jnp.full_like(uniform, 0.5))[places]
-            found = (ndtr(standard) - cells.low) / jnp.maximum(cells.width, 1e-30)
-            share = jnp.where(is_wide & cells.open_ended, found, share)
-            log_q = self.dequantiser.log_q(weights, centres, share[places])
-        proposals = jnp.stack([jnp.zeros_like(log_q), ratio - weight, log_q])
-        mixture = logsumexp(proposals, b=shares)
-        return self._standard_log_prob(standard) + ratio + jnp.sum(cells.log_ratio) - mixture
+            log_q = self.dequantiser.log_q(weights, cells.centre[places], share[places])
+        return standard, jnp.stack([jnp.zeros_like(log_q), log_uniform_ratio(standard) - weight, log_q])
 
     def sample(self, key: Array) -> Float[Array, " d"]:
         shape, weights = self.shape, self.weights()
