@@ -281,8 +281,8 @@ def only_dequantiser_trained(flow, low, width, steps=2_000):
 
 @pytest.mark.parametrize(
     ("low", "width"),
-    [((0.0,), (0.5,)), ((0.0,), (1.0,)), ((0.5, 0.0), (0.25, 1.0))],
-    ids=["a level", "a missing value", "a level and a missing value"],
+    [((0.0,), (0.5,)), ((0.5, 0.0), (0.25, 1.0))],
+    ids=["a level", "a level and a missing value"],
 )
 def test_the_bound_is_below_the_log_mass_and_reaches_it(low, width):
     """Before training it is clearly below the mass; where q is trained for the cell, nine tenths of the gap close.
