@@ -5,9 +5,7 @@ What was scored is kept beside the synthetic rows, so that a run can be cut off 
 
 import json
 import time
-from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache, partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,7 @@ import numpy as np
 from benchmarks.hflow_data import SPLIT_SEED, TARGETS, parts, schema_of, unpack
 from benchmarks.hflow_paper import MAE, METRICS, PAPER, RMSE
 from benchmarks.machine import describe_machine
-
-RESULT = Path("benchmarks/results/hflow_tables.json")
+from benchmarks.workers import finished
 
 SEEDS = (
     f"one random split of seed {SPLIT_SEED}, the same for all repeats; a fit's randomness comes from the operating "
@@ -107,19 +104,20 @@ def score_floor(out: Path, repeat: int) -> dict[str, Any]:
     return json.loads(target.read_text())
 
 
-def score_all(out: Path, names: list[str], processes: int = 1) -> None:
-    """Score every file of synthetic rows there is, and write the result."""
+def score_files(out: Path, names: list[str], processes: int = 1) -> None:
+    """Score every file of synthetic rows there is."""
     found = [path for name in names for path in sorted(out.glob(f"{name}_*_*.npz")) if ".part" not in path.name]
-    if processes == 1:
-        for path in found:
-            score_file(path)
-    else:
-        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-            list(pool.map(score_file, found))
-    write_result(out)
+    for _ in finished(score_file, found, processes=processes):
+        pass
 
 
-def write_result(out: Path) -> None:
+def score_all(out: Path, names: list[str], processes: int, target: Path) -> None:
+    """Score every file of synthetic rows there is, and write the result."""
+    score_files(out, names, processes)
+    write_result(out, target)
+
+
+def write_result(out: Path, target: Path) -> None:
     """Sum up everything that was scored so far, of whichever data set."""
     scored = [path for name in TARGETS for path in sorted(out.glob(f"{name}_*_*.score.json"))]
     runs = [read_run(path) for path in scored if "_real_" not in path.name]
@@ -138,8 +136,8 @@ def write_result(out: Path) -> None:
         "fits": fits(runs),
         "runs": runs,
     }
-    RESULT.parent.mkdir(parents=True, exist_ok=True)
-    RESULT.write_text(json.dumps(result, indent=1) + "\n")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps(result, indent=1) + "\n")
     for row in result["summary"]:
         ours = f"{row['mean']:.4f} ± {row['deviation']:.4f}"
         print(f"{row['data']:<10} {row['kind']:<8} {row['metric']:<26} {ours}   {row['published']}")

@@ -14,126 +14,91 @@ Reference: Lee, Kim, Jeong, Ro 2022, "Differentially Private Normalizing Flows f
 """
 
 import argparse
-import dataclasses
 import json
-import os
 import time
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from benchmarks.hflow_data import TARGETS, Packed, load, pack, prepare
+from benchmarks.hflow_data import TARGETS, load, pack, prepare
+from benchmarks.hflow_fits import draw, fit, method_of, versions, write_packed
+from benchmarks.workers import finished
 
 DRAWN = 50_000
 """Synthetic rows of each fit."""
 
 KINDS = ("private", "open")
-_AT_ONCE = 12_500
 
 
-def method_of(settings: dict[str, Any]) -> Any:
-    """HFlow with some fields replaced; a field that is a group of settings takes a JSON object."""
-    from sfumato.synthesizers.hflow import HFlow
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One fit of one data set."""
 
-    base = HFlow()
+    data: str
+    kind: str
+    repeat: int
 
-    def value(name: str, given: Any) -> Any:
-        default = getattr(base, name)
-        if isinstance(given, dict) and dataclasses.is_dataclass(default):
-            return dataclasses.replace(default, **given)  # type: ignore[type-var]
-        return given
-
-    return dataclasses.replace(base, **{name: value(name, given) for name, given in settings.items()})
+    @property
+    def stem(self) -> str:
+        """The name of its files."""
+        return f"{self.data}_{self.kind}_{self.repeat}"
 
 
-def fit_one(data: Packed, kind: str, method: Any, epsilon: float, delta: float) -> tuple[np.ndarray, dict[str, Any]]:
-    """One fit and its synthetic points, with what it took and what it cost."""
+def do(job: Job, given: argparse.Namespace) -> str:
+    """One fit and its synthetic rows, with what it took and what it cost; a line that tells of it."""
+    from benchmarks.machine import describe_machine
     from sfumato.encoding.layout import layout_of
-    from sfumato.privacy import Budget, Curator, Ledger, Randomness
-    from sfumato.privacy.accounting import headline
-    from sfumato.privacy.adjacency import Adjacency
-    from sfumato.privacy.unprotected import Unprotected
 
-    ledger = Ledger(Budget(epsilon=epsilon, delta=delta), Adjacency(relation=method.relation))
-    doors = Curator if kind == "private" else Unprotected
-    rows = {"low": data.low, "width": data.width}
+    method, data, target = method_of(given.settings), load(given.folder, job.data), given.out / f"{job.stem}.npz"
+    model, facts = fit(data, method, epsilon=given.epsilon, delta=given.delta, private=job.kind == "private")
     start = time.perf_counter()
-    curator = doors(rows, ledger=ledger, randomness=Randomness.from_os(), public_size=data.schema.rows)
-    model = method.fit(curator, layout_of(data.schema))
-    fitted = time.perf_counter()
     points = draw(model, DRAWN)
-    stated = headline(ledger.events, ledger.adjacency, delta).epsilon
-    return points, {
-        "seconds": round(fitted - start, 1),
-        "draw_seconds": round(time.perf_counter() - fitted, 1),
-        "certified_epsilon": stated if np.isfinite(stated) else "infinity",
-        "delta": delta,
-        "finite": bool(np.isfinite(points).all()),
-    }
-
-
-def draw(model: Any, num_rows: int) -> np.ndarray:
-    """So many points of the unit cube from a model."""
-    import jax
-
-    from sfumato.privacy import Randomness
-    from sfumato.release.release import _sample_points
-
-    key = jax.random.wrap_key_data(Randomness.from_os().key[:2])
-    starts = range(0, num_rows, _AT_ONCE)
-    found = [np.asarray(_sample_points(model, jax.random.fold_in(key, start), _AT_ONCE)) for start in starts]
-    return np.concatenate(found)[:num_rows]
+    facts |= {"draw_seconds": round(time.perf_counter() - start, 1), "finite": bool(np.isfinite(points).all())}
+    write_packed(target, pack(np.nan_to_num(points, nan=0.5), layout_of(data.schema)))
+    line = json.dumps(
+        {"data": job.data, "kind": job.kind, "repeat": job.repeat, "rows": DRAWN, "training_rows": len(data.low)}
+        | facts
+        | {"processes": given.processes, "settings": method.settings()}
+        | {"machine": describe_machine(), "versions": versions()}
+    )
+    target.with_suffix(".json").write_text(line + "\n")
+    told = f"{facts['seconds']:.0f} s + {facts['draw_seconds']:.0f} s, epsilon {facts['certified_epsilon']}"
+    return f"{job.stem}: {told}{'' if facts['finite'] else ', NOT FINITE'}"
 
 
 def fit_all(given: argparse.Namespace) -> None:
     """Fit what is not there yet, until the time is up."""
-    from benchmarks.machine import describe_machine
-    from sfumato.encoding.layout import layout_of
-
-    method = method_of(given.settings)
     given.out.mkdir(parents=True, exist_ok=True)
-    begun = time.monotonic()
-    packed = {name: load(given.folder, name) for name in given.data}
-    jobs = [(repeat, name, kind) for repeat in range(given.repeats) for name in given.data for kind in kinds_of(given)]
-    for repeat, name, kind in jobs:
-        target = given.out / f"{name}_{kind}_{repeat}.npz"
-        if target.exists() and target.with_suffix(".json").exists():
-            continue
-        if given.time_limit is not None and time.monotonic() - begun > given.time_limit:
-            print("time is up", flush=True)
-            return
-        data = packed[name]
-        points, facts = fit_one(data, kind, method, given.epsilon, given.delta)
-        write_packed(target, pack(np.nan_to_num(points, nan=0.5), layout_of(data.schema)))
-        line = json.dumps(
-            {"data": name, "kind": kind, "repeat": repeat, "rows": DRAWN, "training_rows": len(data.low)}
-            | facts
-            | {"settings": method.settings(), "machine": describe_machine(), "versions": versions()}
-        )
-        target.with_suffix(".json").write_text(line + "\n")
-        told = f"{facts['seconds']:.0f} s + {facts['draw_seconds']:.0f} s, epsilon {facts['certified_epsilon']}"
-        print(f"{name} {kind} {repeat}: {told}{'' if facts['finite'] else ', NOT FINITE'}", flush=True)
+    for line in finished(
+        partial(do, given=given), jobs_of(given), processes=given.processes, time_limit=given.time_limit
+    ):
+        print(line, flush=True)
+
+
+def jobs_of(given: argparse.Namespace) -> list[Job]:
+    """What is not there yet: a repeat of everything before the next, and the widest tables first.
+
+    Those take longest, above all to compile, so that no worker is left alone with one at the end.
+    """
+    repeats = {"private": given.repeats, "open": given.repeats if given.repeats_open is None else given.repeats_open}
+    width = {name: len(json.loads((given.folder / f"{name}.json").read_text())["columns"]) for name in given.data}
+    jobs = [
+        Job(data=name, kind=kind, repeat=repeat)
+        for repeat in range(max(repeats.values()))
+        for name in sorted(given.data, key=lambda name: -width[name])
+        for kind in kinds_of(given)
+        if repeat < repeats[kind]
+    ]
+    files = {job: given.out / f"{job.stem}.npz" for job in jobs}
+    return [job for job, path in files.items() if not (path.exists() and path.with_suffix(".json").exists())]
 
 
 def kinds_of(given: argparse.Namespace) -> list[str]:
     """The kinds of fit asked for: both unless one is named."""
     asked = [kind for kind in KINDS if getattr(given, kind)]
     return asked or list(KINDS)
-
-
-def write_packed(target: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Write in full or not at all, so that a run that was cut off is not taken for a result."""
-    partial = target.with_suffix(".part.npz")
-    np.savez_compressed(partial, **arrays)
-    os.replace(partial, target)  # noqa: PTH105
-
-
-def versions() -> dict[str, str]:
-    """The versions that a fit rests on."""
-    from importlib.metadata import version
-
-    return {name: version(name) for name in ("sfumato", "jax", "numpy", "equinox", "optax", "dp-accounting")}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -147,10 +112,13 @@ def parser() -> argparse.ArgumentParser:
         if phase != "prepare":
             one.add_argument("out", type=Path)
         one.add_argument("--data", nargs="*", choices=list(TARGETS), default=list(TARGETS))
+        if phase in ("fit", "score", "all"):
+            one.add_argument("--processes", type=int, default=1, help="how many fits, or files to score, at once")
         if phase in ("score", "all"):
-            one.add_argument("--processes", type=int, default=1, help="how many files to score at once")
+            one.add_argument("--output", type=Path, default=Path("benchmarks/results/hflow_tables.json"))
         if phase in ("fit", "all"):
             one.add_argument("--repeats", type=int, default=5)
+            one.add_argument("--repeats-open", type=int, help="of the fits without privacy, if not --repeats")
             one.add_argument("--epsilon", type=float, default=1.0)
             one.add_argument("--delta", type=float, default=1e-5)
             one.add_argument("--private", action="store_true", help="only the private fits")
@@ -170,7 +138,7 @@ def main() -> None:
     if given.phase in ("score", "all"):
         from benchmarks.hflow_scores import score_all
 
-        score_all(given.out, given.data, given.processes)
+        score_all(given.out, given.data, given.processes, given.output)
     if given.phase in ("figure", "all"):
         from benchmarks.hflow_figure import draw_figure
 
