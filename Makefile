@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install browser demo test lint bench-speed bench-opacus bench-density bench-hflow audit report-adult results clean
+.PHONY: install browser demo test lint bench-speed bench-opacus bench-density bench-hflow bench-hflow-figures audit report-adult results clean
 
 install: $(STAMP)
 
@@ -50,11 +50,18 @@ bench-opacus: install $(TORCH)/.installed
 
 bench-density: install
 	$(BIN)/python -m benchmarks.density
+	$(BIN)/python -m benchmarks.density --method hflow --tasks lifesci --epsilons 0.5 1 4
 
 # Hours on two cores; the phase `fit` can run elsewhere (benchmarks/README.md). What is there already is not done again.
 bench-hflow: install
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"
 	$(BIN)/python -m benchmarks.hflow_tables all private-hflow/tables private-hflow/out
+	$(BIN)/python -m benchmarks.results
+
+# Many hours on two cores, for the same reason.
+bench-hflow-figures: install
+	$(BIN)/python -m pip install --quiet --editable ".[bench]"
+	$(BIN)/python -m benchmarks.hflow_figures all private-hflow/tables private-hflow/figures
 	$(BIN)/python -m benchmarks.results
 
 audit: install

@@ -1,26 +1,28 @@
 """Density: average test log-likelihood of a method over random 90/10 splits, beside the published figures.
 
     python -m benchmarks.density                        # every task, ten splits, the default settings of `maf`
-    python -m benchmarks.density --tasks lifesci --splits 2 --epsilons 1
+    python -m benchmarks.density --method hflow --tasks lifesci --splits 2 --epsilons 1
 
 Settings are the method's defaults, fixed before the test rows were looked at; the noise comes from the operating
-system, so a run repeats up to noise. Fits go through the same doors as ``sfumato.fit``.
+system, so a run repeats up to noise. Fits go through the same doors as ``sfumato.fit``. The result is written again
+after each fit, so that a run that is cut off leaves what it found.
 """
 
 import argparse
 import json
-import time
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.datasets import DensityData, data_folder, load
+from benchmarks.datasets import data_folder, load
+from benchmarks.hflow_data import Packed
+from benchmarks.hflow_fits import fit, method_of, versions
 from benchmarks.machine import describe_machine
+from benchmarks.workers import finished
+from sfumato.schema import Continuous, Schema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,64 +85,68 @@ TASKS = {
 }
 
 
-def fit_and_score(
-    data: DensityData, split: int, epsilon: float, delta: float, settings: dict[str, Any]
-) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One fit: a task, the number of its split, an epsilon."""
+
+    task: str
+    split: int
+    epsilon: float
+
+
+def do(job: Job, folder: Path, method: Any) -> dict[str, Any]:
     """One split: fit on nine tenths through the doors, mean log-likelihood of the rest."""
-    import jax
-    import jax.numpy as jnp
-
-    from sfumato.encoding.layout import layout_of
-    from sfumato.models.cells import log_uniform_ratio, point_in_cell
-    from sfumato.privacy import Adjacency, Budget, Curator, Ledger, Randomness
-    from sfumato.schema import Continuous, Schema
-    from sfumato.synthesizers import Maf
-
-    order = np.random.default_rng(1_000 + split).permutation(len(data.rows))
+    data = load(job.task, folder)
+    order = np.random.default_rng(1_000 + job.split).permutation(len(data.rows))
     cut = int(0.9 * len(order))
     low = np.clip((data.rows - data.lower) / (data.upper - data.lower), 0, 1).astype(np.float32)
     train, test = low[order[:cut]], low[order[cut:]]
     column = Continuous(lower=data.lower, upper=data.upper)
     schema = Schema(columns={f"x{i}": column for i in range(low.shape[1])}, rows=round(cut, -3))
+    packed = Packed(schema=schema, low=train, width=np.zeros_like(train))
+    model, facts = fit(packed, method, epsilon=job.epsilon, delta=TASKS[job.task].delta)
+    scores = log_densities(model, test)
+    mean = float(scores.mean()) - low.shape[1] * float(np.log(data.upper - data.lower))
+    return {
+        "task": job.task,
+        "split": job.split,
+        "epsilon": job.epsilon,
+        "certified_epsilon": facts["certified_epsilon"],
+        "log_likelihood": mean if np.isfinite(mean) else None,
+        "seconds": facts["seconds"],
+        "machine": describe_machine(),
+    }
 
-    ledger = Ledger(Budget(epsilon=epsilon, delta=delta), Adjacency())
-    curator = Curator(
-        {"low": train, "width": np.zeros_like(train)},
-        ledger=ledger,
-        randomness=Randomness.from_os(),
-        public_size=schema.rows,
-    )
-    start = time.perf_counter()
-    model = Maf(**settings).fit(curator, layout_of(schema))
-    seconds = time.perf_counter() - start
+
+def log_densities(model: Any, points: np.ndarray) -> np.ndarray:
+    """The log density on the unit cube of each point."""
+    import jax
+    import jax.numpy as jnp
+
+    from sfumato.models.cells import log_uniform_ratio, point_in_cell
 
     def score(point: Any) -> Any:
         features = point_in_cell(point, jnp.zeros_like(point), jnp.zeros_like(point))
         return model.log_prob(features) + log_uniform_ratio(features)
 
-    scores = np.asarray(jax.jit(jax.vmap(score))(jnp.asarray(test)), np.float64)
-    mean = float(scores.mean()) - low.shape[1] * float(np.log(data.upper - data.lower))
-    return {"split": split, "epsilon": epsilon, "log_likelihood": mean, "seconds": round(seconds, 2)}
-
-
-def _job(job: tuple[str, int, float], folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    name, split, epsilon = job
-    return {"task": name, **fit_and_score(load(name, folder), split, epsilon, TASKS[name].delta, settings)}
+    return np.asarray(jax.jit(jax.vmap(score))(jnp.asarray(points)), np.float64)
 
 
 def summarise(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """One row a task and epsilon: mean and standard deviation over splits, beside the published figures."""
     rows = []
     for name, epsilon in sorted({(run["task"], run["epsilon"]) for run in runs}):
-        values = [run["log_likelihood"] for run in runs if (run["task"], run["epsilon"]) == (name, epsilon)]
+        mine = [run["log_likelihood"] for run in runs if (run["task"], run["epsilon"]) == (name, epsilon)]
+        values = [value for value in mine if value is not None]
         rows.append(
             {
                 "task": name,
                 "epsilon": epsilon,
                 "delta": TASKS[name].delta,
                 "splits": len(values),
-                "mean": float(np.mean(values)),
-                "deviation": float(np.std(values)),
+                "not_finite": len(mine) - len(values),
+                "mean": float(np.mean(values)) if values else None,
+                "deviation": float(np.std(values)) if values else None,
                 "published": TASKS[name].published.get(epsilon, {}),
                 "source": TASKS[name].source,
             }
@@ -148,35 +154,59 @@ def summarise(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
+def write_result(target: Path, runs: list[dict[str, Any]], method: Any, given: argparse.Namespace) -> None:
+    """Sum up what was found so far."""
+    result = {
+        "machine": runs[0]["machine"],
+        "method": method.name,
+        "settings": given.settings,
+        "all_settings": method.settings(),
+        "processes": given.processes,
+        "seeds": "a split's number seeds the split; a fit's randomness comes from the operating system",
+        "versions": versions(),
+        "notes": {name: load(name, data_folder(given.data_dir)).note for name in given.tasks},
+        "summary": summarise(runs),
+        "runs": runs,
+    }
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    top.add_argument("--method", choices=("maf", "hflow"), default="maf")
+    top.add_argument("--data-dir")
+    top.add_argument("--tasks", nargs="*", choices=sorted(TASKS), default=sorted(TASKS))
+    top.add_argument("--epsilons", nargs="*", type=float)
+    top.add_argument("--splits", type=int, default=10)
+    top.add_argument("--processes", type=int, default=1)
+    top.add_argument("--time-limit", type=float, help="seconds after which no further fit is begun")
+    top.add_argument("--settings", type=json.loads, default={}, help="JSON fields of the method, over its defaults")
+    top.add_argument("-o", "--output", type=Path, help="benchmarks/results/density.json, or density_METHOD.json")
+    return top
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-dir")
-    parser.add_argument("--tasks", nargs="*", choices=sorted(TASKS), default=sorted(TASKS))
-    parser.add_argument("--epsilons", nargs="*", type=float)
-    parser.add_argument("--splits", type=int, default=10)
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--settings", type=json.loads, default={}, help="JSON fields of Maf, in place of its defaults")
-    parser.add_argument("-o", "--output", type=Path, default=Path("benchmarks/results/density.json"))
-    given = parser.parse_args()
-    folder = data_folder(given.data_dir)
+    """Fit, score, and write the result."""
+    given = parser().parse_args()
+    folder, method = data_folder(given.data_dir), method_of(given.settings, given.method)
+    own = "density.json" if given.method == "maf" else f"density_{given.method}.json"
+    target = given.output or Path("benchmarks/results") / own
     jobs = [
-        (name, split, epsilon)
+        Job(task=name, split=split, epsilon=epsilon)
         for split in range(given.splits)
         for name in given.tasks
         for epsilon in (given.epsilons or TASKS[name].published)
     ]
-    runs = []
-    with ProcessPoolExecutor(given.processes, mp_context=get_context("spawn")) as pool:
-        for run in pool.map(partial(_job, folder=folder, settings=given.settings), jobs):
-            runs.append(run)
-            print(json.dumps(run), flush=True)
-    rows = summarise(runs)
-    notes = {name: load(name, folder).note for name in given.tasks}
-    result = {"machine": describe_machine(), "settings": given.settings, "notes": notes, "summary": rows, "runs": runs}
-    given.output.parent.mkdir(parents=True, exist_ok=True)
-    given.output.write_text(json.dumps(result, indent=1) + "\n")
-    for row in rows:
-        found = f"{row['mean']:8.3f} ± {row['deviation']:.3f}"
+    runs: list[dict[str, Any]] = []
+    work = partial(do, folder=folder, method=method)
+    for run in finished(work, jobs, processes=given.processes, time_limit=given.time_limit):
+        runs.append(run)
+        write_result(target, runs, method, given)
+        print(json.dumps({name: value for name, value in run.items() if name != "machine"}), flush=True)
+    for row in summarise(runs):
+        found = "no finite value" if row["mean"] is None else f"{row['mean']:8.3f} ± {row['deviation']:.3f}"
         print(f"{row['task']:<11} epsilon {row['epsilon']:<5} {found}   {row['published']}")
 
 
