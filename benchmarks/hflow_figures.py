@@ -250,6 +250,7 @@ def parser() -> argparse.ArgumentParser:
             one.add_argument("--processes", type=int, default=1, help="how many fits, or files to score, at once")
         if phase in ("score", "picture", "all"):
             one.add_argument("--output", type=Path, default=RESULT, help="the JSON of the result")
+            one.add_argument("--images", type=Path, default=Path("docs/images"), help="the folder of the pictures")
         if phase in ("fit", "all"):
             one.add_argument("--parts", nargs="*", choices=list(REPEATS), default=list(REPEATS))
             one.add_argument("--repeats", type=int, help=f"of each part; otherwise {REPEATS}")
@@ -275,7 +276,7 @@ def main() -> None:
     if given.phase in ("score", "picture", "all"):
         from benchmarks.hflow_pictures import draw_pictures
 
-        draw_pictures(given.output)
+        draw_pictures(given.output, given.images)
 
 
 if __name__ == "__main__":

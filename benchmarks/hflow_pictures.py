@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-CLIPPING = Path("docs/images/hflow_clipping.png")
-DEQUANTISATION = Path("docs/images/hflow_dequantisation.png")
+CLIPPING = "hflow_clipping.png"
+DEQUANTISATION = "hflow_dequantisation.png"
 
 Run = dict[str, Any]
 
@@ -21,19 +21,19 @@ _KINDS = ("flat", "layer", "unit", "sparse")
 _COLOURS = ("tab:blue", "tab:orange", "tab:green", "tab:red")
 
 
-def draw_pictures(source: Path) -> None:
+def draw_pictures(source: Path, folder: Path) -> None:
     """Draw what the JSON has runs for."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     runs = json.loads(source.read_text())["runs"]
     if any(run["part"] != "dequantisation" for run in runs):
-        draw_clipping([run for run in runs if run["part"] != "dequantisation"])
+        draw_clipping([run for run in runs if run["part"] != "dequantisation"], folder / CLIPPING)
     if any(run["part"] == "dequantisation" for run in runs):
-        draw_dequantisation([run for run in runs if run["part"] == "dequantisation"])
+        draw_dequantisation([run for run in runs if run["part"] == "dequantisation"], folder / DEQUANTISATION)
 
 
-def draw_clipping(runs: list[Run]) -> None:
+def draw_clipping(runs: list[Run], target: Path) -> None:
     """Figure 4: by way of clipping on the left, by sparsity on the right, each bound in its own colour."""
     from matplotlib import pyplot as plt
 
@@ -55,10 +55,10 @@ def draw_clipping(runs: list[Run]) -> None:
     axes[-1][0].set_xlim(-0.5, len(_KINDS) - 0.5)
     axes[-1][0].set_xlabel("way of clipping")
     axes[-1][1].set_xlabel("sparsity, of sparse clipping")
-    finish(grid, axes, f"Adult, ε = 1, {steps_of(runs)} steps", CLIPPING)
+    finish(grid, axes, f"Adult, ε = 1, {steps_of(runs)} steps", target)
 
 
-def draw_dequantisation(runs: list[Run]) -> None:
+def draw_dequantisation(runs: list[Run], target: Path) -> None:
     """Figure 5: both dequantisations by epsilon."""
     from matplotlib import pyplot as plt
 
@@ -72,7 +72,7 @@ def draw_dequantisation(runs: list[Run]) -> None:
         axis.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
         axis.set_xlabel("ε")
         axis.set_ylabel(label)
-    finish(grid, axes, f"Adult, {steps_of(runs)} steps: dequantisation", DEQUANTISATION)
+    finish(grid, axes, f"Adult, {steps_of(runs)} steps: dequantisation", target)
 
 
 def plot(
