@@ -171,8 +171,8 @@ class Recorder(_Doors):
         self._tape.put(self._asked_choice(query, epsilon), self._exact(query), answer)
         return answer
 
-    def _loop(self, gradient: Any, params: Any, state: Any, **given: Any) -> Any:
-        exact = self._exact_step(params, given["plan"])
+    def _loop(self, build: Any, held: Any, params: Any, state: Any, **given: Any) -> Any:
+        exact, gradient = self._exact_step(params, given["plan"]), build(held)
         compiled = jax.jit(lambda params, rows, key, at: gradient(params, rows, key, given["call"], at))
         noisy = []
         for at in range(given["plan"].steps):
@@ -210,7 +210,7 @@ class Player(_Doors):
         self._compare(np.max(np.abs(self._exact(query) - exact), initial=0.0), "a score")
         return answer
 
-    def _loop(self, gradient: Any, params: Any, state: Any, **given: Any) -> Any:
+    def _loop(self, build: Any, held: Any, params: Any, state: Any, **given: Any) -> Any:
         exact, noisy = self._tape.take(self._asked_descent(given))
         if self._neighbour.aligned:
             # Later steps start from frozen parameters and would show nothing new.

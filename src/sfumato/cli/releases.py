@@ -111,8 +111,11 @@ def score(
     with watched("scoring", total_is_public=False) as progress:
         scores = release.log_prob(data, draws=draws, progress=progress)
     say("Scores tell of the rows that were scored; the certificate does not cover them.")
+    say(f"Each is {release.likelihood(draws)}.")
     table = pa.table({"log_prob": pa.array(scores, pa.float64())})
-    put_table(table, output, json=json, escape_formulas=True, fields={"unit": "nats"})
+    put_table(
+        table, output, json=json, escape_formulas=True, fields={"unit": "nats", "likelihood": release.likelihood(draws)}
+    )
 
 
 @app.command()

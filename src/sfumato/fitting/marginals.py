@@ -9,6 +9,7 @@ al. 2010).
 
 from dataclasses import dataclass
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -43,13 +44,14 @@ def buy_marginals(curator: Curator, layout: Layout, settings: MarginalShare) -> 
     edges = [_even(size, settings.bins) for size in sizes]
     rounds = settings.rounds if any(size is None or size > settings.bins for size in sizes) else 1
     shares = [np.diff(edge) for edge in edges]
+    num_edges = 1 + max(settings.bins if size is None else min(size, settings.bins) for size in sizes)
     for number in range(1, rounds + 1):
         if number > 1:
             edges = [_finer(e, s, size, settings.bins) for e, s, size in zip(edges, shares, sizes, strict=True)]
         purpose = f"one-way marginals, round {number} of {rounds}"
-        answer = curator.noisy_sum(_query(edges, purpose), share=settings.share / rounds)
+        answer = curator.noisy_sum(_query(edges, purpose, num_edges), share=settings.share / rounds)
         shares = _shares(answer, edges, curator.size)
-    return _map(edges, shares)
+    return _map(edges, shares, num_edges)
 
 
 def _even(size: int | None, bins: int) -> np.ndarray:
@@ -73,21 +75,24 @@ def _finer(edges: np.ndarray, shares: np.ndarray, size: int | None, bins: int) -
     return _on_grid(np.unique(np.concatenate([[0.0], wanted[1:-1], old, [1.0]])), size)
 
 
-def _query(edges: list[np.ndarray], purpose: str) -> SumQuery:
-    num_edges = max(len(edge) for edge in edges)
-    padded = jnp.asarray([np.pad(edge, (0, num_edges - len(edge)), constant_values=1.0) for edge in edges], jnp.float32)
-    size = len(edges) * (num_edges - 1)
+class _Counter(eqx.Module):
+    """Which bin of each feature a row falls into. The edges are held, so that all rounds are one compiled function."""
 
-    def count(row: dict[str, Array]) -> Array:
+    edges: Float[Array, "feature edge"]
+
+    def __call__(self, row: dict[str, Array]) -> Array:
         low, width = row["low"][:, None], row["width"][:, None]
         # The part of the cell below each edge; a point is below an edge, or it is not.
-        below = jnp.where(
-            width > 0, jnp.clip((padded - low) / jnp.where(width > 0, width, 1.0), 0, 1), (padded > low) | (padded >= 1)
-        )
+        part = jnp.clip((self.edges - low) / jnp.where(width > 0, width, 1.0), 0, 1)
+        below = jnp.where(width > 0, part, (self.edges > low) | (self.edges >= 1))
         return jnp.diff(below.at[:, 0].set(0.0), axis=1).reshape(-1)
 
+
+def _query(edges: list[np.ndarray], purpose: str, num_edges: int) -> SumQuery:
+    padded = [np.pad(edge, (0, num_edges - len(edge)), constant_values=1.0) for edge in edges]
+    count = _Counter(jnp.asarray(np.array(padded), jnp.float32))
     clip = FlatClip(bound=float(np.sqrt(len(edges))))
-    return SumQuery(function=count, num_entries=size, clip=clip, purpose=purpose)
+    return SumQuery(function=count, num_entries=len(edges) * (num_edges - 1), clip=clip, purpose=purpose)
 
 
 def _shares(answer: np.ndarray, edges: list[np.ndarray], total: int) -> list[np.ndarray]:
@@ -110,8 +115,7 @@ def _onto_simplex(values: Float[np.ndarray, " bin"]) -> Float[np.ndarray, " bin"
 _FLOOR = 0.002
 
 
-def _map(edges: list[np.ndarray], shares: list[np.ndarray]) -> MarginalMap:
-    num_edges = max(len(edge) for edge in edges)
+def _map(edges: list[np.ndarray], shares: list[np.ndarray], num_edges: int) -> MarginalMap:
     places, below = [], []
     for edge, share in zip(edges, shares, strict=True):
         # No value may have no mass at all: its likelihood would be zero.

@@ -23,3 +23,14 @@ class DensityModel(Protocol):
     def describe(self) -> dict[str, Any]:
         """What is needed, besides the arrays, to rebuild the model: JSON-safe, with its ``kind``."""
         ...
+
+
+@runtime_checkable
+class CellModel(DensityModel, Protocol):
+    """A density that finds the mass of a row's cells in a way of its own, better than by evenly spread points."""
+
+    def log_mean_density(
+        self, low: Float[Array, " feature"], width: Float[Array, " feature"], points: Float[Array, "draw feature"]
+    ) -> Float[Array, ""]:
+        """The log of the mean density on the unit cube over the cells of a row, from points of the unit cube."""
+        ...

@@ -8,7 +8,9 @@ of one row that it hands in (losses, queries) do run on the rows: they are trust
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
@@ -24,7 +26,15 @@ from sfumato.privacy.plan import SgdPlan
 from sfumato.privacy.queries import ScoreQuery, SumQuery, count_query
 from sfumato.privacy.randomness import Randomness, Stream, nonce
 from sfumato.privacy.sampling import FixedSizeSampling
-from sfumato.privacy.step import PrivateRows, factored_step, gradient_step, grid_total, run_steps, steps_ahead
+from sfumato.privacy.step import (
+    NoisyStep,
+    PrivateRows,
+    factored_step,
+    gradient_step,
+    grid_total,
+    run_steps,
+    steps_ahead,
+)
 from sfumato.progress import Progress, quiet
 
 Params = TypeVar("Params")
@@ -133,16 +143,21 @@ class Curator:
         event = self._ledger.calibrate(lambda multiplier: plan.event(multiplier, adjacency))
         call = self._charge(event, purpose)
         deviation = plan.noise_deviation(event.noise_multiplier)  # type: ignore[union-attr]
+        step_of = factored_step if isinstance(loss, FactoredLoss) else gradient_step
+        arrays, rest = eqx.partition(loss, eqx.is_array)
+
+        def build(held: Any) -> NoisyStep:
+            arrays, deviation = held
+            return step_of(eqx.combine(arrays, rest), params, plan, deviation, expected)
+
         with jax.enable_x64(True):
-            if isinstance(loss, FactoredLoss):
-                gradient = factored_step(loss, params, plan, deviation, expected)
-            else:
-                gradient = gradient_step(loss, params, plan, deviation, expected)
-            return self._loop(gradient, params, state, call=call, update=update, plan=plan, purpose=purpose)
+            held = (arrays, jnp.asarray(deviation, jnp.float64))
+            return self._loop(build, held, params, state, call=call, update=update, plan=plan, purpose=purpose)
 
     def _loop(
         self,
-        gradient: Callable[..., Any],
+        build: Callable[[Any], Callable[..., Any]],
+        held: Any,
         params: Any,
         state: Any,
         *,
@@ -151,9 +166,12 @@ class Curator:
         plan: SgdPlan,
         purpose: str,
     ) -> Any:
+        """``build(held)`` is the gradient of a step. What it holds is an argument of the compiled loop, so that
+        the next fit of the same kind finds the loop in a compilation cache."""
+
         @jax.jit
-        def stretch(carry: Any, rows: PrivateRows, key: Array, start: Array, stop: Array) -> Any:
-            return run_steps(gradient, update, carry, rows, key, call, start, stop)
+        def stretch(carry: Any, held: Any, rows: PrivateRows, key: Array, start: Array, stop: Array) -> Any:
+            return run_steps(build(held), update, carry, rows, key, call, start, stop)
 
         carry, key = (params, state), self._randomness.key
         ahead = steps_ahead()
@@ -161,7 +179,7 @@ class Curator:
         for start in range(0, plan.steps, tick):
             stop = min(start + tick, plan.steps)
             self._progress(purpose, start, plan.steps)
-            carry = jax.block_until_ready(stretch(carry, self._rows, key, start, stop))
+            carry = jax.block_until_ready(stretch(carry, held, self._rows, key, start, stop))
         self._progress(purpose, plan.steps, plan.steps)
         return carry
 

@@ -100,7 +100,8 @@ class SparseClip(LayerClip):
 
     def shaped(self, vectors: Vectors, parts: Sequence[Part], keys: Array) -> Vectors:
         sparse, layers = list(vectors), list(self.bounds(parts))
-        gammas = jax.vmap(lambda key: jax.random.uniform(key, (len(layers),), jnp.float32))(keys)
+        bits = jax.vmap(lambda key: jax.random.bits(key, (len(layers),), jnp.uint32))(keys)
+        gammas = bits.astype(jnp.float32) * 2.0**-32
         for number, layer in enumerate(layers):
             places = [place for place, part in enumerate(parts) if part.layer == layer]
             tau = self._threshold([vectors[place] for place in places], sum(parts[place].entries for place in places))

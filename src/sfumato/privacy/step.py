@@ -63,9 +63,11 @@ def grid_total(
     up in a compilation cache.
     """
 
-    def chunk(rows: PrivateRows, start: Array) -> Array:
+    arrays, rest = eqx.partition(function, eqx.is_array)
+
+    def chunk(arrays: Any, rows: PrivateRows, start: Array) -> Array:
         take = lambda column: jax.lax.dynamic_slice_in_dim(column, start, rows.micro)
-        vectors = jax.vmap(function)(jax.tree.map(take, rows.columns))
+        vectors = jax.vmap(eqx.combine(arrays, rest))(jax.tree.map(take, rows.columns))
         if vectors.shape != (rows.micro, num_entries):
             raise ArgumentError(f"Expected a query function that returns {num_entries} entries a row.")
         valid = take(rows.real)
@@ -75,11 +77,11 @@ def grid_total(
         return jnp.sum((scores.astype(jnp.float32) * GRID).astype(jnp.int64), axis=0)
 
     @jax.jit
-    def total(rows: PrivateRows, num_chunks: Array) -> Array:
-        add = lambda i, acc: acc + chunk(rows, i * rows.micro)
+    def total(arrays: Any, rows: PrivateRows, num_chunks: Array) -> Array:
+        add = lambda i, acc: acc + chunk(arrays, rows, i * rows.micro)
         return jax.lax.fori_loop(0, num_chunks, add, jnp.zeros(num_entries, jnp.int64))
 
-    return total(rows, rows.real.shape[0] // rows.micro)
+    return total(arrays, rows, rows.real.shape[0] // rows.micro)
 
 
 class Drawn(eqx.Module):
@@ -154,7 +156,7 @@ def gradient_step(
     loss: Callable[[Any, Any, Array], Float[Array, ""]],
     params: Any,
     plan: SgdPlan,
-    deviation: float,
+    deviation: float | Array,
     expected_batch: float,
 ) -> NoisyStep:
     """The private step of a loss of one row: per-row gradients by ``vmap``, so that no layer can mix rows.
@@ -192,7 +194,7 @@ def factored_step(loss: FactoredLoss, params: Any, plan: SgdPlan, deviation: flo
     return NoisyStep(draw=_drawing(plan, flat.size, deviation), mean=mean)
 
 
-def _drawing(plan: SgdPlan, size: int, deviation: float) -> Callable[[PrivateRows, Array, int, Array], Drawn]:
+def _drawing(plan: SgdPlan, size: int, deviation: float | Array) -> Callable[[PrivateRows, Array, int, Array], Drawn]:
     """The first half of a step, with noise for so many entries."""
 
     def draw(rows: PrivateRows, key: Array, call: int, step: Array) -> Drawn:

@@ -8,6 +8,7 @@ state an epsilon.
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -67,8 +68,10 @@ class Unprotected(Curator):
         batch = max(1, min(num_real, round(plan.sampling.normaliser_rate * self.size)))
         self._ledger.admit(REASON, purpose)
         call = len(self._ledger.entries)
-        gradient = _gradient_step(factored_losses(loss) if isinstance(loss, FactoredLoss) else losses(loss), batch)
-        return self._loop(gradient, params, state, call=call, update=update, plan=plan, purpose=purpose)
+        losses_of = factored_losses if isinstance(loss, FactoredLoss) else losses
+        held, rest = eqx.partition(loss, eqx.is_array)
+        build = lambda held: _gradient_step(losses_of(eqx.combine(held, rest)), batch)
+        return self._loop(build, held, params, state, call=call, update=update, plan=plan, purpose=purpose)
 
 
 def losses(loss: Loss) -> BatchLoss:

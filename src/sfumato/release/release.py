@@ -17,7 +17,7 @@ from sfumato.encoding.features import decode_features, encode_features
 from sfumato.encoding.layout import layout_of
 from sfumato.errors import TableError
 from sfumato.models.cells import weighted_point
-from sfumato.models.model import DensityModel
+from sfumato.models.model import CellModel, DensityModel
 from sfumato.privacy import Certificate, Randomness
 from sfumato.progress import Progress, quiet
 from sfumato.schema import Schema
@@ -68,12 +68,22 @@ class Release:
         generator = None if seed is None else np.random.default_rng(seed)
         return decode_features(points, self.schema, generator=generator)
 
+    def likelihood(self, draws: int = 32) -> str:
+        """What ``log_prob`` gives for this table: an exact density, or a bound at so many draws.
+
+        >>> release.likelihood()                                            # doctest: +SKIP
+        'a lower bound on average, from 32 points of the cells of discrete values'
+        """
+        if all(feature.size is None for feature in layout_of(self.schema).features):
+            return "the exact log density"
+        return f"a lower bound on average, from {draws} points of the cells of discrete values"
+
     def log_prob(self, rows: Any, *, draws: int = 32, progress: Progress = quiet) -> Float[np.ndarray, " row"]:
         """The log-likelihood of each row in nats, in the units of the table.
 
-        For tables of continuous columns without declared decimals it is the exact log density. Discrete values
-        contribute the log of a probability, found by averaging the density over ``draws`` fixed points of the
-        row's cell; the average tightens with more draws. Values outside the schema are scored as the schema
+        ``likelihood`` says which it is. For tables of continuous columns without declared decimals it is the exact
+        log density. Discrete values contribute the log of a probability, estimated by importance sampling at
+        ``draws`` fixed points of the row's cell: on average a lower bound, which tightens with more draws. Values outside the schema are scored as the schema
         reads them (clamped, "other", or missing). Identifier columns need not be there.
         """
         whole(1, draws=draws)
@@ -114,6 +124,8 @@ def _score(
 ) -> Float[Array, " row"]:
     """The log of the mean density on the unit cube over the points of each row's cells."""
 
+    if isinstance(model, CellModel):
+        return jax.vmap(model.log_mean_density, (0, 0, None))(low, width, points)
     wide = jnp.arange(points.shape[0]) % 4 == 3
     share = jnp.mean(wide.astype(low.dtype))
 

@@ -50,7 +50,7 @@ class Dequantisation:
     """
 
     kind: Literal["uniform", "variational"] = "uniform"
-    draws: int = 1
+    draws: int = 2
     most_levels: int = 256
 
     def __post_init__(self) -> None:
@@ -75,7 +75,8 @@ class HFlow:
     Guarantees: (epsilon, delta) for one unit; exact likelihood of continuous rows, a bound that tightens with the
     number of draws for discrete ones.
     Cost: Gaussian sums for the one-way marginals (``marginals``, 5 % of the budget; None buys none), the rest on noisy
-    gradients. ``batch`` is the expected batch; by default a sixth of the declared table, at most 4,096 rows.
+    gradients. ``batch`` is the expected batch; by default a fortieth of the declared table, from 256 to 8,192
+    rows.
     Reference: Lee, Kim, Jeong, Ro 2022, "Differentially Private Normalizing Flows for Synthetic Tabular Data
     Generation"; ``HFlow.paper()`` has its settings.
 
@@ -135,13 +136,13 @@ class HFlow:
         )
 
     def plan(self, declared: int | None) -> SgdPlan:
-        """Sampling, clipping and steps for a table of a declared size; a sixth of the rows where none is declared."""
+        """Sampling, clipping and steps for a table of a declared size; a fortieth of the rows where none is declared."""
         clip = self.clipping.clip()
         if declared is None:
             if self.batch is not None:
                 raise ArgumentError("A batch size needs a declared table size: set 'rows' in the schema.")
-            return SgdPlan(sampling=PoissonSampling(rate=1 / 6), clip=clip, steps=self.steps)
-        batch = self.batch if self.batch is not None else min(4_096, max(256, declared // 6))
+            return SgdPlan(sampling=PoissonSampling(rate=1 / 40), clip=clip, steps=self.steps)
+        batch = self.batch if self.batch is not None else min(8_192, max(256, declared // 40))
         return SgdPlan(sampling=PoissonSampling(rate=min(1.0, batch / declared)), clip=clip, steps=self.steps)
 
     def fit(self, curator: Curator, layout: Layout) -> SplineFlow:
