@@ -83,8 +83,9 @@ class Release:
 
         ``likelihood`` says which it is. For tables of continuous columns without declared decimals it is the exact
         log density. Discrete values contribute the log of a probability, estimated by importance sampling at
-        ``draws`` fixed points of the row's cell: on average a lower bound, which tightens with more draws. Values outside the schema are scored as the schema
-        reads them (clamped, "other", or missing). Identifier columns need not be there.
+        ``draws`` fixed points of the row's cell: on average a lower bound, which tightens with more draws.
+        Values outside the schema are scored as the schema reads them (clamped, "other", or missing). Identifier
+        columns need not be there.
         """
         whole(1, draws=draws)
         table, _ = to_arrow(rows)

@@ -136,7 +136,7 @@ class HFlow:
         )
 
     def plan(self, declared: int | None) -> SgdPlan:
-        """Sampling, clipping and steps for a table of a declared size; a fortieth of the rows where none is declared."""
+        """Sampling, clipping and steps for a table of a declared size, or a fortieth of the rows without one."""
         clip = self.clipping.clip()
         if declared is None:
             if self.batch is not None:
