@@ -36,7 +36,7 @@ from sfumato.privacy.chacha import keystream
 from sfumato.privacy.clipping import GRID
 from sfumato.privacy.noise import gaussian_integers
 from sfumato.privacy.randomness import Stream, nonce
-from sfumato.privacy.step import PrivateRows, factored_step, gradient_step
+from sfumato.privacy.step import PrivateRows, factored_step, gradient_step, run_steps
 
 DEVIATION = 10.0 * GRID
 
@@ -152,15 +152,15 @@ def plain_gradient(work: Workload, num_rows: int, batch: int) -> Callable[..., A
 
 
 def descent(gradient: Callable[..., Any]) -> Callable[..., Any]:
-    """A loop of so many steps of Adam."""
+    """A loop of so many steps of Adam, as the curator runs them."""
     adam = optax.adam(1e-3)
 
     def loop(carry: Any, rows: PrivateRows, key: Any, steps: Any) -> Any:
-        def one(step: Any, carry: Any) -> Any:
-            change, state = adam.update(gradient(carry[0], rows, key, 1, step), carry[1])
-            return optax.apply_updates(carry[0], change), state
+        def update(gradient: Any, state: Any, params: Any) -> Any:
+            change, state = adam.update(gradient, state)
+            return optax.apply_updates(params, change), state
 
-        return jax.lax.fori_loop(0, steps, one, carry)
+        return run_steps(gradient, update, carry, rows, key, 1, 0, steps)
 
     return loop
 

@@ -75,7 +75,7 @@ class HFlow:
     Guarantees: (epsilon, delta) for one unit; exact likelihood of continuous rows, a bound that tightens with the
     number of draws for discrete ones.
     Cost: Gaussian sums for the one-way marginals (``marginals``, 5 % of the budget; None buys none), the rest on noisy
-    gradients. ``batch`` is the expected batch; by default a fortieth of the declared table, from 256 to 8,192
+    gradients. ``batch`` is the expected batch; by default a fortieth of the declared table, from 256 to 4,096
     rows.
     Reference: Lee, Kim, Jeong, Ro 2022, "Differentially Private Normalizing Flows for Synthetic Tabular Data
     Generation"; ``HFlow.paper()`` has its settings.
@@ -142,7 +142,7 @@ class HFlow:
             if self.batch is not None:
                 raise ArgumentError("A batch size needs a declared table size: set 'rows' in the schema.")
             return SgdPlan(sampling=PoissonSampling(rate=1 / 40), clip=clip, steps=self.steps)
-        batch = self.batch if self.batch is not None else min(8_192, max(256, declared // 40))
+        batch = self.batch if self.batch is not None else min(4_096, max(256, declared // 40))
         return SgdPlan(sampling=PoissonSampling(rate=min(1.0, batch / declared)), clip=clip, steps=self.steps)
 
     def fit(self, curator: Curator, layout: Layout) -> SplineFlow:
