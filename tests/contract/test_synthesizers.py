@@ -19,6 +19,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.encoding import canonicalise
+from sfumato.fitting.marginals import MarginalShare
 from sfumato.models.flows.flow import MafShape, MaskedAutoregressiveFlow
 from sfumato.models.model import DensityModel
 from sfumato.pipeline import private_rows
@@ -27,9 +28,13 @@ from sfumato.privacy.queries import count_query
 from sfumato.release import store
 from sfumato.schema import Boolean, Categorical, Continuous, Date, Datetime, Identifier, Integer, Schema, Unit
 from sfumato.synthesizers import Synthesizer
+from sfumato.synthesizers.hflow import FlowSize
 from sfumato.table import to_arrow
 
-TINY = {"maf": {"steps": 4, "blocks": 2, "width": 4, "depth": 1}}
+TINY = {
+    "maf": {"steps": 4, "blocks": 2, "width": 4, "depth": 1},
+    "hflow": {"steps": 4, "size": FlowSize(blocks=2, width=4), "marginals": MarginalShare(rounds=1, bins=8)},
+}
 """Settings that make each method fast; what it learns does not matter here."""
 
 ROWS = 400
@@ -189,10 +194,11 @@ def test_the_certificate_says_all_that_a_statement_must(name, case):
         assert key in stated
 
 
-def test_the_certificate_of_a_flow_names_its_sampler_and_its_steps():
-    events = [charge["event"] for charge in fitted("maf", "mixed").certificate.to_dict()["charges"]]
+@over_methods
+def test_the_certificate_of_a_flow_names_its_sampler_and_its_steps(name):
+    events = [charge["event"] for charge in fitted(name, "mixed").certificate.to_dict()["charges"]]
     assert events[-1]["kind"] == "poisson_gaussian"
-    assert events[-1]["steps"] == TINY["maf"]["steps"]
+    assert events[-1]["steps"] == TINY[name]["steps"]
     assert 0 < events[-1]["rate"] <= 1 and events[-1]["noise_multiplier"] > 0
 
 

@@ -115,8 +115,8 @@ class _Doors(Curator):
         loud: Any = lambda params, row, key: _LOUD * self._loss(params, row, key)
         if isinstance(self._loss, FactoredLoss):
             loud = _Louder(self._loss)
-        everyone = replace(plan, sampling=PoissonSampling(rate=1.0))
-        total = lambda params, rows, key: step.batch_total(loud, params, everyone, rows, key, 0, 0, self.size)  # type: ignore[arg-type]
+        everyone, expected = replace(plan, sampling=PoissonSampling(rate=1.0)), float(self.size)
+        total = lambda params, rows, key: step.batch_total(loud, params, everyone, rows, key, 0, 0, expected)  # type: ignore[arg-type]
         return self._measured(total, params, self._rows, self._randomness.key)
 
     def _measured(self, total: Any, *given: Any) -> np.ndarray:
