@@ -121,15 +121,13 @@ def write_result(out: Path, target: Path) -> None:
     """Sum up everything that was scored so far, of whichever data set."""
     scored = [path for name in TARGETS for path in sorted(out.glob(f"{name}_*_*.score.json"))]
     runs = [read_run(path) for path in scored if "_real_" not in path.name]
-    settings = {json.dumps(run["settings"], sort_keys=True) for run in runs}
-    if len(settings) > 1:
-        raise SystemExit(f"{out} has fits of {len(settings)} different settings: keep one folder for each.")
+    settings = {kind: settings_of(runs, kind) for kind in ("private", "open")}
     repeats = sorted({run["repeat"] for run in runs if run["data"] == "covertype"})
     floors = [score_floor(out, repeat) for repeat in repeats]
     result = {
         "machine": describe_machine(),
         "seeds": SEEDS,
-        "settings": runs[0]["settings"] if runs else {},
+        "settings": settings,
         "synthetic_rows": sorted({run["rows"] for run in runs}),
         "sampled": sorted({score["sampled"] for run in runs for score in run["scores"].values()}),
         "summary": summarise(runs, floors),
@@ -141,6 +139,14 @@ def write_result(out: Path, target: Path) -> None:
     for row in result["summary"]:
         ours = f"{row['mean']:.4f} ± {row['deviation']:.4f}"
         print(f"{row['data']:<10} {row['kind']:<8} {row['metric']:<26} {ours}   {row['published']}")
+
+
+def settings_of(runs: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    """The settings of all fits of a kind, which must be the same."""
+    found = {json.dumps(run["settings"], sort_keys=True) for run in runs if run["kind"] == kind}
+    if len(found) > 1:
+        raise SystemExit(f"There are {kind} fits of {len(found)} different settings: keep one folder for each.")
+    return json.loads(found.pop()) if found else {}
 
 
 def read_run(scored: Path) -> dict[str, Any]:

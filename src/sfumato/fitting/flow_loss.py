@@ -68,14 +68,15 @@ class FlowLoss(eqx.Module):
 
 
 def spread(key: Array, draws: int, like: Float[Array, " feature"]) -> Float[Array, "draw feature"]:
-    """Points of the unit cube, each uniform, that are evenly spread in every feature: one random point, shifted.
+    """Points of the unit cube, each uniform, one in each of ``draws`` slices of every feature (a Latin hypercube).
 
-    Two such points see more of a cell than two independent ones, which matters where each takes a pass over the flow.
-    Reference: Cranley and Patterson 1976 (random shifts).
+    They see more of a cell than as many independent points, which matters where each takes a pass over the flow.
+    Reference: McKay, Beckman, Conover 1979.
     """
-    point = jax.random.uniform(key, like.shape, like.dtype)
-    shifts = jnp.arange(draws, dtype=like.dtype) / draws
-    return (point + shifts[:, None]) % 1.0
+    first, second = jax.random.split(key)
+    tickets = jax.random.uniform(first, (draws, *like.shape), like.dtype)
+    slices = jnp.argsort(tickets, axis=0).astype(like.dtype)
+    return (slices + jax.random.uniform(second, (draws, *like.shape), like.dtype)) / draws
 
 
 def conditioner_rules(shape: SplineFlowShape) -> dict[str, Rule]:

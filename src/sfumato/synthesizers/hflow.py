@@ -50,7 +50,7 @@ class Dequantisation:
     """
 
     kind: Literal["uniform", "variational"] = "uniform"
-    draws: int = 2
+    draws: int = 4
     most_levels: int = 256
 
     def __post_init__(self) -> None:
@@ -58,6 +58,10 @@ class Dequantisation:
         whole(2, most_levels=self.most_levels)
         if self.kind not in ("uniform", "variational"):
             raise ArgumentError(f"Expected kind={self.kind!r} to be 'uniform' or 'variational'.")
+
+    def draws_for(self, layout: Layout) -> int:
+        """The points a row; one where every feature is a point already."""
+        return self.draws if any(feature.size is not None for feature in layout.features) else 1
 
     def shape(self, layout: Layout) -> DequantiserShape | None:
         """The sizes of the dequantiser of a table, if it has one; features of the widest cells come last."""
@@ -75,7 +79,7 @@ class HFlow:
     Guarantees: (epsilon, delta) for one unit; exact likelihood of continuous rows, a bound that tightens with the
     number of draws for discrete ones.
     Cost: Gaussian sums for the one-way marginals (``marginals``, 5 % of the budget; None buys none), the rest on noisy
-    gradients. ``batch`` is the expected batch; by default a fortieth of the declared table, from 256 to 4,096
+    gradients. ``batch`` is the expected batch; by default a twentieth of the declared table, from 256 to 4,096
     rows.
     Reference: Lee, Kim, Jeong, Ro 2022, "Differentially Private Normalizing Flows for Synthetic Tabular Data
     Generation"; ``HFlow.paper()`` has its settings.
@@ -91,9 +95,9 @@ class HFlow:
 
     size: FlowSize = FlowSize()
     batch: int | None = None
-    steps: int = 2_000
+    steps: int = 1_000
     clipping: Clipping = Clipping()
-    optimiser: Optimiser = Optimiser(learning_rate=3e-3)
+    optimiser: Optimiser = Optimiser(learning_rate=6e-3)
     marginals: MarginalShare | None = MarginalShare()
     dequantisation: Dequantisation = Dequantisation()
 
@@ -136,13 +140,13 @@ class HFlow:
         )
 
     def plan(self, declared: int | None) -> SgdPlan:
-        """Sampling, clipping and steps for a table of a declared size, or a fortieth of the rows without one."""
+        """Sampling, clipping and steps for a table of a declared size, or a twentieth of the rows without one."""
         clip = self.clipping.clip()
         if declared is None:
             if self.batch is not None:
                 raise ArgumentError("A batch size needs a declared table size: set 'rows' in the schema.")
-            return SgdPlan(sampling=PoissonSampling(rate=1 / 40), clip=clip, steps=self.steps)
-        batch = self.batch if self.batch is not None else min(4_096, max(256, declared // 40))
+            return SgdPlan(sampling=PoissonSampling(rate=1 / 20), clip=clip, steps=self.steps)
+        batch = self.batch if self.batch is not None else min(4_096, max(256, declared // 20))
         return SgdPlan(sampling=PoissonSampling(rate=min(1.0, batch / declared)), clip=clip, steps=self.steps)
 
     def fit(self, curator: Curator, layout: Layout) -> SplineFlow:
@@ -157,7 +161,7 @@ class HFlow:
             jax.tree.map(lambda _: False, flow.marginals),
         )
         params, _ = eqx.partition(flow, trainable)
-        loss = FlowLoss(skeleton=flow, draws=self.dequantisation.draws)
+        loss = FlowLoss(skeleton=flow, draws=self.dequantisation.draws_for(layout))
         return descend(
             flow, params, loss, curator, plan=plan, optimiser=self.optimiser, purpose="gradients of the likelihood"
         )
