@@ -136,7 +136,7 @@ class HFlow:
             tiny,
             replace(plain, clipping=Clipping(kind="layer")),
             replace(plain, clipping=Clipping(kind="unit"), dequantisation=learned),
-            replace(plain, clipping=Clipping(kind="sparse"), optimiser=Optimiser(kind="adabelief")),
+            replace(plain, clipping=Clipping(kind="sparse"), optimiser=Optimiser(kind="adabelief"), batch=None),
         )
 
     def plan(self, declared: int | None) -> SgdPlan:
