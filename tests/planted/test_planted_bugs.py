@@ -22,15 +22,28 @@ import sfumato.privacy.curator as curator
 import sfumato.privacy.randomness as randomness
 import sfumato.privacy.step as step
 from golden import test_epsilons as golden
-from privacy import test_choice, test_clipping, test_ledger, test_noise, test_sampling, test_units
+from privacy import (
+    test_choice,
+    test_clipping,
+    test_factored,
+    test_fine_clipping,
+    test_ledger,
+    test_noise,
+    test_sampling,
+    test_steps,
+    test_units,
+    test_unprotected,
+)
 from sfumato.audit import playback
 from sfumato.audit.neighbours import neighbours
-from sfumato.privacy import PoissonSampling, Relation, SgdPlan, SumQuery
+from sfumato.privacy import LayerClip, PoissonSampling, Relation, SgdPlan, SparseClip, SumQuery, factored
 from sfumato.privacy.clipping import GRID, FlatClip
+from sfumato.privacy.events import GaussianSum
+from sfumato.privacy.factors import MatrixRule, VectorRule
 from sfumato.privacy.ledger import Entry, Ledger
 from sfumato.privacy.noise import gaussian_integers, normals
 from sfumato.schema import Categorical, Continuous
-from sfumato.synthesizers import Maf
+from sfumato.synthesizers import HFlow, Maf
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -81,19 +94,41 @@ def _same_noise_each_call(key, nonce, num, deviation):
     return gaussian_integers(key, nonce * jnp.array([0, 1, 1], jnp.uint32), num, deviation)
 
 
-def _skip_on_empty(patch: pytest.MonkeyPatch) -> None:
-    real = step.batch_total
+def _skip_on_empty(name: str) -> Patch:
+    real = getattr(step, name)
 
-    def silent(loss, params, plan, rows, key, call, at):
-        total = real(loss, params, plan, rows, key, call, at)
-        noise = step.gaussian_integers(key, step.nonce(call, at, step.Stream.NOISE), total.size, 1.0)
-        return jnp.where(jnp.any(total != 0), total, total - noise)
+    def silent(loss, at, plan, rows, drawn, *given):
+        total = real(loss, at, plan, rows, drawn, *given)
+        flat, back = jax.flatten_util.ravel_pytree(total)
+        return back(jnp.where(drawn.count > 0, flat, -drawn.noise[: flat.size]))
 
-    def quiet(key, nonce, num, deviation):
-        return gaussian_integers(key, nonce, num, 1.0)
+    return lambda patch: patch.setattr(step, name, silent)
 
-    patch.setattr(step, "batch_total", silent)
-    patch.setattr(step, "gaussian_integers", quiet)
+
+def _noise_on_the_first_half(patch: pytest.MonkeyPatch) -> None:
+    real = step.factored_step
+
+    def halved(*given):
+        whole = real(*given)
+
+        def draw(*given):
+            drawn = whole.draw(*given)
+            first = jnp.arange(drawn.noise.size) < drawn.noise.size // 2
+            return step.Drawn(drawn.order, drawn.count, drawn.row_key, jnp.where(first, drawn.noise, 0))
+
+        return step.NoisyStep(draw=draw, mean=whole.mean)
+
+    patch.setattr(curator, "factored_step", halved)
+
+
+def _one_nonce_for_a_group(patch: pytest.MonkeyPatch) -> None:
+    real = step._drawing
+
+    def drawing(*given):
+        draw = real(*given)
+        return lambda rows, key, call, at: draw(rows, key, call, at // 4 * 4)
+
+    patch.setattr(step, "_drawing", drawing)
 
 
 def _key_from_the_clock(patch: pytest.MonkeyPatch) -> None:
@@ -148,6 +183,72 @@ def _round_up(self, vectors, valid):
 
 
 _REAL_FACTORS, _REAL_GRID_SUM = FlatClip.factors, FlatClip.grid_sum
+
+# Clipping by factors
+
+
+def _no_cross_terms(patch: pytest.MonkeyPatch) -> None:
+    def squares(self, notes, backs, common):
+        into, back = self._uses(notes[self.source]), self._uses(backs[self.target])
+        own = self._product(into, into, back, back)
+        return jnp.sum(own, axis=(1, 2)), jnp.max(jnp.sum(jnp.sqrt(own), axis=2), axis=1)
+
+    patch.setattr(MatrixRule, "squares", squares)
+
+
+def _no_bias(patch: pytest.MonkeyPatch) -> None:
+    def squares(self, notes, backs, common):
+        nothing = jnp.zeros(backs[self.target].shape[0], jnp.float64)
+        return nothing, nothing
+
+    patch.setattr(VectorRule, "squares", squares)
+
+
+def _common_not_clipped(patch: pytest.MonkeyPatch) -> None:
+    real = factored._scales
+    alone = lambda loss, weights, clip, found, valid: real(loss, weights, clip, replace(found, common={}), valid)
+    patch.setattr(factored, "_scales", alone)
+
+
+def _nan_in_factors(patch: pytest.MonkeyPatch) -> None:
+    def all_of_them(self, usable, rule):
+        notes = {} if rule.source is None else {rule.source: self.notes[rule.source]}
+        return notes, {rule.target: self.backs[rule.target]}
+
+    patch.setattr(factored.Factors, "only", all_of_them)
+
+
+def _no_slack(patch: pytest.MonkeyPatch) -> None:
+    for room in (factored, test_factored):
+        patch.setattr(room, "slack_of", lambda num_entries, num_uses: 0.0)
+    up = lambda fine: {name: -(-value // (factored._FINE // GRID)) for name, value in fine.items()}
+    patch.setattr(test_factored, "to_grid", up)
+
+
+def _layers(share: Callable[[float], float]) -> Patch:
+    def bounds(self, parts):
+        total, sizes = sum(part.entries for part in parts), {}
+        for part in parts:
+            sizes[part.layer] = sizes.get(part.layer, 0) + part.entries
+        return {layer: self.bound * share(size / total) for layer, size in sizes.items()}
+
+    return lambda patch: patch.setattr(LayerClip, "bounds", bounds)
+
+
+def _one_draw_for_the_batch(patch: pytest.MonkeyPatch) -> None:
+    real = SparseClip.shaped
+    once = lambda self, vectors, parts, keys: real(self, vectors, parts, jnp.broadcast_to(keys[:1], keys.shape))
+    patch.setattr(SparseClip, "shaped", once)
+
+
+def _unprotected_is_charged_as_private(patch: pytest.MonkeyPatch) -> None:
+    event = GaussianSum(noise_multiplier=100.0)
+    patch.setattr(
+        Ledger, "admit", lambda self, reason, purpose: self._entries.append(Entry(event=event, purpose=purpose))
+    )
+
+
+FIRST_KIND = {"kind": "plain", "stairs": None}
 
 # Sampling
 
@@ -383,8 +484,14 @@ def _wide_clip_when_compiled(patch: pytest.MonkeyPatch) -> None:
 
 def _large_batch_total(patch: pytest.MonkeyPatch) -> None:
     # One percent is the least of such errors: a factor of five is a violation as well.
-    real = step.batch_total
-    patch.setattr(step, "batch_total", lambda *given: (1.01 * real(*given)).astype(jnp.int64))
+    real = step.drawn_total
+    patch.setattr(step, "drawn_total", lambda *given: (1.01 * real(*given)).astype(jnp.int64))
+
+
+def _large_factored_total(patch: pytest.MonkeyPatch) -> None:
+    real = step.factored_total
+    larger = lambda *given: {name: (1.01 * part).astype(jnp.int64) for name, part in real(*given).items()}
+    patch.setattr(step, "factored_total", larger)
 
 
 def _query_from_rows(patch: pytest.MonkeyPatch) -> None:
@@ -421,6 +528,12 @@ def play_persons() -> None:
     """Record-play of a person who joins."""
     changes = [change for change in neighbours(Relation.ADD_OR_REMOVE_ONE) if change.name == "add"]
     assert playback.play(Maf.trials()[0], tables=["persons"], changes=changes).violations == ()
+
+
+def play_factored() -> None:
+    """Record-play of a loss in factors, clipped whole so that a row comes to its bound: a row that joins."""
+    changes = [change for change in neighbours(Relation.ADD_OR_REMOVE_ONE) if change.name == "add"]
+    assert playback.play(HFlow.trials()[0], tables=["counted"], changes=changes).violations == ()
 
 
 SHOWING = ("add", "new level", "out of range")
@@ -478,8 +591,31 @@ BUGS = (
     ),
     Bug(
         "noise skipped on an empty batch",
-        _skip_on_empty,
+        _skip_on_empty("drawn_total"),
         test_sampling.test_empty_batches_still_get_noise_and_still_count,
+    ),
+    Bug(
+        "noise skipped on an empty batch by factors",
+        _skip_on_empty("factored_total"),
+        test_steps.test_a_step_without_rows_has_noise_on_every_weight,
+        {"kind": "factored"},
+    ),
+    Bug(
+        "noise on the first half of the weights",
+        _noise_on_the_first_half,
+        test_steps.test_noise_scale_of_a_descent_by_factors,
+    ),
+    Bug(
+        "one nonce for the steps that are drawn at once",
+        _one_nonce_for_a_group,
+        test_steps.test_noise_differs_between_steps_that_are_drawn_ahead,
+        {"kind": "plain"},
+    ),
+    Bug(
+        "one nonce for the steps by factors that are drawn at once",
+        _one_nonce_for_a_group,
+        test_steps.test_noise_differs_between_steps_that_are_drawn_ahead,
+        {"kind": "factored"},
     ),
     Bug("key from the clock", _key_from_the_clock, test_noise.test_keys_are_256_bits_of_system_entropy),
     Bug("fixed key", _fixed_key, test_noise.test_keys_are_256_bits_of_system_entropy),
@@ -503,6 +639,45 @@ BUGS = (
     ),
     Bug("rounding away from zero", _clip("grid_sum", _round_up), test_clipping.test_no_row_exceeds_the_bound),
     Bug("row counted twice", _sensitivity_half_of_bound, test_clipping.test_no_row_exceeds_the_bound),
+    Bug(
+        "norm without the cross terms of uses",
+        _no_cross_terms,
+        test_factored.test_no_row_adds_more_than_the_bound,
+        FIRST_KIND,
+    ),
+    Bug("norm without the bias", _no_bias, test_factored.test_no_row_adds_more_than_the_bound, FIRST_KIND),
+    Bug(
+        "what is common to all rows not clipped",
+        _common_not_clipped,
+        test_factored.test_no_row_adds_more_than_the_bound_with_what_is_common,
+        {"clip": FlatClip(bound=0.7)},
+    ),
+    Bug(
+        "factors of a NaN row kept",
+        _nan_in_factors,
+        test_factored.test_rows_that_are_no_numbers_leave_the_others_as_they_are,
+    ),
+    Bug(
+        "sums of chunks rounded up and no slack for it",
+        _no_slack,
+        test_factored.test_the_slack_covers_what_rounding_can_do,
+    ),
+    Bug(
+        "bounds of layers that add up to the bound",
+        _layers(lambda share: share),
+        test_fine_clipping.test_layers_have_bounds_by_their_parameters,
+    ),
+    Bug(
+        "the whole bound for each layer",
+        _layers(lambda share: 1.0),
+        test_factored.test_no_row_adds_more_than_the_bound_with_what_is_common,
+        {"clip": LayerClip(bound=0.7)},
+    ),
+    Bug(
+        "one threshold of sparsification for the batch",
+        _one_draw_for_the_batch,
+        test_fine_clipping.test_a_row_is_shaped_alike_in_every_batch,
+    ),
     Bug("shuffled batches", _sampling(_shuffled), test_sampling.test_poisson_batches_have_the_poisson_law),
     Bug(
         "batch cut at its expected size",
@@ -547,6 +722,7 @@ BUGS = (
     Bug("cap of rows not per unit", _cap_kept_per_file, test_units.test_each_unit_keeps_its_first_rows),
     Bug("clip three times too wide in compiled code", _wide_clip_when_compiled, play_mixed),
     Bug("sum of a batch one percent too large", _large_batch_total, play_mixed),
+    Bug("sum of a batch by factors one percent too large", _large_factored_total, play_factored),
     Bug("query that depends on other rows", _query_from_rows, play_mixed),
     Bug("cap on runs of equal ids", _cap_on_runs, play_persons),
     Bug("bounds from the rows", _encoded(_bounds_from_rows), play_mixed),
@@ -561,6 +737,11 @@ BUGS = (
         "statistic of the rows in the file",
         _release(lambda r, t, s: _public(r, age=str(t["age"].to_pylist()[-1]))),
         play_mixed,
+    ),
+    Bug(
+        "fit without privacy charged as a private one",
+        _unprotected_is_charged_as_private,
+        test_unprotected.test_handed_out_in_place_of_the_curator_it_still_certifies_nothing,
     ),
     Bug(
         "seed in the certificate",

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sfumato.privacy import Adjacency, Budget, Curator, FlatClip, Ledger, PoissonSampling, Randomness, SgdPlan
+from sfumato.privacy.factors import Rule, VectorRule
 from sfumato.privacy.plan import SgdPlan as Plan
 
 WIDE = Budget(epsilon=2.0, delta=1e-5)
@@ -55,3 +56,28 @@ def gradients_of(
 def multiplier_of(curator: Curator) -> float:
     """The noise multiplier of the last charge."""
     return curator._ledger.entries[-1].event.noise_multiplier
+
+
+class Pulls:
+    """The same loss in factors: two arrays of weights, each with the part of the row that is its own."""
+
+    common_names: tuple[str, ...] = ()
+
+    def __init__(self, first: int, second: int) -> None:
+        self.sizes = {"first": first, "second": second}
+
+    @property
+    def rules(self) -> dict[str, Rule]:
+        return {name: VectorRule(target=name) for name in self.sizes}
+
+    def weights(self, params: Any) -> Any:
+        return {"first": params[: self.sizes["first"]], "second": params[self.sizes["first"] :]}
+
+    def taps(self) -> dict[str, tuple[int, int, int]]:
+        return {name: (1, 1, size) for name, size in self.sizes.items()}
+
+    def row(self, weights: Any, row: Any, key: Any, taps: Any) -> Any:
+        return jnp.sum(jnp.concatenate([taps["first"], taps["second"]], axis=2) * row["x"]), {}
+
+    def common(self, weights: Any) -> Any:
+        return jnp.zeros((), jnp.float32)

@@ -8,7 +8,7 @@ import pytest
 from sfumato.fitting.flow_loss import FlowLoss
 from sfumato.models.flows.dequantiser import DequantiserShape
 from sfumato.models.flows.spline_flow import SplineFlow, SplineFlowShape
-from sfumato.privacy import FlatClip
+from sfumato.privacy import FlatClip, LayerClip
 from sfumato.privacy.clipping import GRID
 from sfumato.privacy.factored import _FINE, factored_sum, factors_of, slack_of, to_grid
 from sfumato.privacy.factors import MatrixRule, Stairs, VectorRule
@@ -29,7 +29,7 @@ def key_of(number):
     return jax.random.wrap_key_data(jnp.array([3, number], jnp.uint32))
 
 
-def flow_of(features, linear, size=0.15, couplings=0):
+def flow_of(features, linear, size=0.1, couplings=0):
     """A flow whose every array is random, its last layer too."""
     shape = SplineFlowShape(features, 3, 12, 3, 4, 8, min(2, features), linear)
     discrete = tuple(range(max(1, features - 1)))[::-1]
@@ -110,6 +110,26 @@ class Given:
         return jnp.zeros((), jnp.float32)
 
 
+class Sided(Given):
+    """The same with a second layer, which has a part of its gradient in common with all rows."""
+
+    common_names = ("side",)
+
+    def __init__(self, rule, shape):
+        super().__init__(rule, shape)
+        self.rules |= {"side": VectorRule(target="side")}
+
+    def taps(self):
+        return super().taps() | {"side": (1, 1, 3)}
+
+    def row(self, weights, row, key, taps):
+        value, notes = super().row(weights, row, key, taps)
+        return value + jnp.sum(row["side"] * taps["side"]), notes
+
+    def common(self, weights):
+        return 5.0 * jnp.sum(weights["side"])
+
+
 def hostile(random, shape, kind):
     values = random.normal(size=shape) * 10.0 ** random.uniform(-30, 18, size=(shape[0], 1, 1, 1))
     if kind == "cancel":  # the uses of a row all but cancel
@@ -146,6 +166,45 @@ def test_no_row_adds_more_than_the_bound(kind, stairs):
     assert longest <= 1 - slack + np.sqrt(28) / _FINE
     if kind == "plain":
         assert longest > 0.99, "a long row is scaled to the bound and no further"
+
+
+def test_rows_that_are_no_numbers_leave_the_others_as_they_are():
+    """The sum with rows of NaN and infinity among the others is to the last bit the sum without them."""
+    random = np.random.default_rng(10)
+    loss = Given(MatrixRule(source="into", target="out"), (1, 4, 4))
+    weights = {"matrix": jnp.zeros((4, 6), jnp.float32), "bias": jnp.zeros(4, jnp.float32)}
+    rows = {"into": hostile(random, (96, 1, 4, 6), "odd"), "back": hostile(random, (96, 1, 4, 4), "odd")}
+    finite = np.all([np.isfinite(value).all(axis=(1, 2, 3)) for value in rows.values()], axis=0)
+    assert 0 < finite.sum() < 96
+    with jax.enable_x64(True):
+        keys, clip = jnp.zeros((96, 2), jnp.uint32), FlatClip(bound=0.7)
+        total = jax.jit(lambda valid: fast_sum(loss, weights, clip, rows, keys, valid))
+        everyone, others = total(jnp.ones(96, bool)), total(jnp.asarray(finite))
+    for name, value in others.items():
+        assert np.array_equal(everyone[name], value) and np.asarray(value).any()
+
+
+@pytest.mark.parametrize("clip", [FlatClip(bound=0.7), LayerClip(bound=0.7)], ids=["flat", "layer"])
+def test_no_row_adds_more_than_the_bound_with_what_is_common(clip):
+    """Two layers, one of which has a common part past the bound: each row by itself, in exact arithmetic.
+
+    Clipped by layers, both of them come to bounds of their own.
+    """
+    random = np.random.default_rng(9)
+    loss, num = Sided(MatrixRule(source="into", target="out"), (1, 2, 4)), 96
+    weights = {name: jnp.zeros(size, jnp.float32) for name, size in (("matrix", (4, 6)), ("bias", 4), ("side", 3))}
+    rows = {name: hostile(random, (num, 1, uses, size), "plain") for name, uses, size in SIDED}
+    slack = slack_of(31, 2)
+    with jax.enable_x64(True):
+        alone = jax.jit(lambda valid: fast_sum(loss, weights, clip, rows, jnp.zeros((num, 2), jnp.uint32), valid))
+        found = [alone(jnp.arange(num) == place) for place in range(num)]
+    flat = [np.concatenate([np.asarray(one[name], np.float64).ravel() for name in sorted(one)]) for one in found]
+    norms = np.linalg.norm(flat, axis=1) / _FINE
+    assert norms.max() <= 1 - slack + np.sqrt(31) / _FINE
+    assert norms.max() > 0.99, "a long row is scaled to the bound and no further"
+
+
+SIDED = (("into", 2, 6), ("back", 2, 4), ("side", 1, 3))
 
 
 def test_the_slack_covers_what_rounding_can_do():

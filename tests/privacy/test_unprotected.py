@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+import sfumato.pipeline as pipeline
 from privacy.doors import WIDE, gradients_of, linear_loss, plan_of
 from sfumato.audit.neighbours import SCHEMAS, text_table, trial_rows
 from sfumato.errors import BudgetError
@@ -17,7 +18,7 @@ from sfumato.privacy.events import GaussianSum
 from sfumato.privacy.factors import FactoredLoss
 from sfumato.privacy.unprotected import REASON, Unprotected
 from sfumato.release.wording import event_words
-from sfumato.synthesizers import REGISTRY
+from sfumato.synthesizers import REGISTRY, Maf
 
 TRIALS = [pytest.param(name, 0, None, id=name) for name in sorted(REGISTRY)]
 
@@ -111,6 +112,15 @@ def test_the_certificate_is_infinite_and_stays_so_in_a_file(name, place, seed, t
         assert {event_words(event) for _, event in found.charges} == {"no protection: fitted without privacy"}
         assert found.randomness["noise"] == "none" and found.randomness["hardened"] is False
     assert release.sample(5).num_rows == 5
+
+
+def test_handed_out_in_place_of_the_curator_it_still_certifies_nothing(monkeypatch):
+    """As if ``fit`` had the wrong doors: the ledger knows what they did."""
+    monkeypatch.setattr(pipeline, "Curator", Unprotected)
+    schema = SCHEMAS["counted"]
+    release = sf.fit(text_table(trial_rows("counted", 60, 0), schema), schema, method=Maf.trials()[0], epsilon=1.0)
+    assert release.certificate.status == "not for release"
+    assert release.certificate.epsilon == release.certificate.rederive() == float("inf")
 
 
 def test_it_is_another_function_and_no_option_of_fit():
