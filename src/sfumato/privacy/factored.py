@@ -36,14 +36,14 @@ _FINE = 2**40
 _UNIT = 2.0**-53
 
 
-def chunk_rows(expected_batch: float) -> int:
-    """Rows whose factors are held at once, for a step that is expected to draw so many.
+def chunk_rows(expected_batch: float, draws: int = 1) -> int:
+    """Rows whose factors are held at once, for a step that is expected to draw so many, at so many draws a row.
 
     A step of the usual size should fill its chunks: what is padding in the last one is work for nothing. On a CPU a
     chunk must fit the cache; on a GPU few large ones are best.
     """
     usual = expected_batch + 2 * math.sqrt(expected_batch)
-    most = 256 if jax.default_backend() == "cpu" else 16_384
+    most = (256 if jax.default_backend() == "cpu" else 16_384) / draws
     chunks = max(1, round(usual / most))
     return ADDED * max(1, math.ceil(usual / chunks / ADDED))
 
@@ -154,6 +154,11 @@ def _scales(
         for group, norm in norms.items()
     }
     return {part.layer: scales[clip.group(part)] for part in parts.values()}
+
+
+def draws_of(loss: FactoredLoss) -> int:
+    """How often a row is drawn in a step."""
+    return max(draws for draws, _, _ in loss.taps().values())
 
 
 def _most_uses(loss: FactoredLoss) -> int:

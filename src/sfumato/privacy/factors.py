@@ -80,11 +80,14 @@ class MatrixRule:
         """
         into, back = self._uses(notes[self.source]), self._uses(backs[self.target])
         uses = into.shape[2]
-        first, second = np.tril_indices(uses)
-        found = self._product(into[:, :, first], into[:, :, second], back[:, :, first], back[:, :, second])
-        own = jnp.sqrt(found[:, :, np.flatnonzero(first == second)])
-        squares = jnp.sum(found * np.where(first == second, 1.0, 2.0), axis=(1, 2))
-        most = jnp.max(jnp.sum(own, axis=2), axis=1)
+        squares, most = jnp.zeros((), jnp.float64), jnp.zeros((), jnp.float64)
+        # Every use against the one so many places on: half way round, each pair was met once (or twice, at half).
+        for apart in range(uses // 2 + 1):
+            other = lambda values, apart=apart: jnp.roll(values, -apart, axis=2)
+            found = self._product(into, other(into), back, other(back))
+            if apart == 0:
+                most = jnp.max(jnp.sum(jnp.sqrt(found), axis=2), axis=1)
+            squares = squares + (1 if apart in (0, uses / 2) else 2) * jnp.sum(found, axis=(1, 2))
         if common is None:
             return squares, most
         fixed = _wide(common) if self.blocked else _wide(common)[None]

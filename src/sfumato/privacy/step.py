@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int32, Int64, PyTree
 from sfumato.errors import ArgumentError
 from sfumato.privacy.chacha import keystream
 from sfumato.privacy.clipping import GRID, MOST_ROWS_AT_ONCE, FlatClip, Part
-from sfumato.privacy.factored import MOST_DRAWN, chunk_rows, factored_sum, factors_of, shaped_sum, to_grid
+from sfumato.privacy.factored import MOST_DRAWN, chunk_rows, draws_of, factored_sum, factors_of, shaped_sum, to_grid
 from sfumato.privacy.factors import FactoredLoss
 from sfumato.privacy.noise import gaussian_integers
 from sfumato.privacy.plan import SgdPlan
@@ -209,7 +209,7 @@ def factored_total(
     loss: FactoredLoss, weights: Any, plan: SgdPlan, rows: PrivateRows, drawn: Drawn, expected_batch: float
 ) -> dict[str, Int64[Array, "..."]]:
     """The sum of the clipped gradients of a step's rows in the weights, in grid units, before any noise."""
-    chunk = chunk_rows(expected_batch) if plan.clip.by_factors else micro_batch()
+    chunk = chunk_rows(expected_batch, draws_of(loss)) if plan.clip.by_factors else micro_batch()
     order = jnp.pad(drawn.order, (0, chunk))  # so that the last chunk is a whole one
 
     def add(i: Array, acc: dict[str, Array]) -> dict[str, Array]:

@@ -50,7 +50,7 @@ class Dequantisation:
     """
 
     kind: Literal["uniform", "variational"] = "uniform"
-    draws: int = 4
+    draws: int = 2
     most_levels: int = 256
 
     def __post_init__(self) -> None:
