@@ -38,7 +38,8 @@ def _spline_flow(fields: Mapping[str, Any], tensor_sizes: Sequence[int]) -> Any:
         raise ReleaseError("The model description is damaged: linear must be 'low-rank' or 'plu'.")
     # The masks are made while rebuilding, so the sizes must be borne out by the file before that.
     hidden = max(sizes["width"], sizes["num_features"] - 1)
-    claimed = hidden * (sizes["num_features"] + (sizes["depth"] - 1) * hidden + 3 * sizes["bins"] - 1)
+    seen = sizes["num_features"] + sizes["embedding"] + (sizes["depth"] - 1) * hidden
+    claimed = hidden * (seen + sizes["num_features"] * (3 * sizes["bins"] - 1))
     num_tensors = 2 + 6 + 2 * (sizes["depth"] - 1) + 4
     dequantiser = _dequantiser(fields["dequantiser"], sizes["num_features"]) if "dequantiser" in fields else None
     if dequantiser is not None:

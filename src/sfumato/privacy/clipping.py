@@ -5,9 +5,9 @@ numbers are exact and do not depend on the order of the rows, so there is no sum
 sensitivity is the grid norm of one row and nothing else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -80,18 +80,20 @@ class FlatClip:
 
     def grid_sum(self, vectors: PyTree[Float[Array, "row ..."]], valid: Bool[Array, " row"]) -> PyTree[Array]:
         """The sum over valid rows of their clipped vectors, as 32-bit whole numbers in grid units."""
-        # The norm and the sum must see the same numbers: without the barrier a compiler may compute the vectors
-        # twice, with other roundings. Shorter floats become float32, for which the slack is proven.
-        vectors = jax.lax.optimization_barrier(jax.tree.map(_as_float32, vectors))
-        factor = self.factors(vectors, valid)
 
-        def leaf_sum(leaf: Array) -> Array:
-            weight = factor.reshape((-1,) + (1,) * (leaf.ndim - 1))
-            # A NaN times a zero weight is NaN, so invalid rows are cut out and not only weighted.
-            steps = jnp.where(weight > 0, leaf * weight, 0.0).astype(jnp.int32)
-            return jnp.sum(steps, axis=0, dtype=jnp.int32)
+        def total(vectors: PyTree[Array]) -> PyTree[Array]:
+            factor = self.factors(vectors, valid)
 
-        return jax.tree.map(leaf_sum, vectors)
+            def leaf_sum(leaf: Array) -> Array:
+                weight = factor.reshape((-1,) + (1,) * (leaf.ndim - 1))
+                # A NaN times a zero weight is NaN, so invalid rows are cut out and not only weighted.
+                steps = jnp.where(weight > 0, leaf * weight, 0.0).astype(jnp.int32)
+                return jnp.sum(steps, axis=0, dtype=jnp.int32)
+
+            return jax.tree.map(leaf_sum, vectors)
+
+        # Shorter floats become float32, for which the slack is proven.
+        return from_memory(total, jax.tree.map(_as_float32, vectors), jnp.any(valid))
 
     def factors(self, vectors: PyTree[Float[Array, "row ..."]], valid: Bool[Array, " row"]) -> Float[Array, " row"]:
         """What each row is multiplied with to stand on the grid; zero for rows that do not count."""
@@ -101,6 +103,23 @@ class FlatClip:
         scale = jnp.minimum(1.0 - _slack(leaves), target / norm) * (GRID / self.bound)
         usable = valid & jnp.isfinite(norm)
         return jnp.where(usable, scale, 0.0).astype(jnp.float32)
+
+
+def from_memory(function: Callable[[Any], Any], values: Any, needed: Bool[Array, ""]) -> Any:
+    """function(values), all of which sees the very same numbers; zeros where it is not ``needed``.
+
+    A norm and a sum must be taken of the same numbers. A compiler may compute a number once for each of its uses, with
+    other roundings, and one that runs on CPUs drops optimisation barriers before it does so. So the values are handed
+    into a loop of one turn: it cannot know how many turns there are, and everything inside depends on the turn, so that
+    nothing can be moved in or out.
+    """
+
+    def turn(number: Array, found: Any) -> Any:
+        same = jax.tree.map(lambda value: jnp.where(number == 0, value, jnp.zeros_like(value)), values)
+        return jax.tree.map(jnp.add, found, function(same))
+
+    start = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, values))
+    return jax.lax.fori_loop(0, needed.astype(jnp.int32), turn, start)
 
 
 def _as_float32(leaf: Array) -> Array:

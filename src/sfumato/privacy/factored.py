@@ -15,15 +15,15 @@ Euclidean norm of that excess over all entries, for as many rows as a step may d
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Float64, Int64
 
 from sfumato.errors import ArgumentError
-from sfumato.privacy.clipping import GRID, FlatClip
+from sfumato.privacy.clipping import GRID, FlatClip, from_memory
 from sfumato.privacy.factors import ADDED, FactoredLoss, Rule, Weights
 
 CANCEL = 16.0
@@ -31,6 +31,9 @@ CANCEL = 16.0
 
 MOST_DRAWN = 2**24
 """Rows that one step may draw; the slack covers so many. Plans that expect more than half of them are refused."""
+
+MOST_SLACK = 0.05
+"""Of the bound. Fast clipping is exact up to rounding errors, and where those have to be feared it does not pay."""
 
 _FINE = 2**40
 _UNIT = 2.0**-53
@@ -49,14 +52,18 @@ def chunk_rows(expected_batch: float, draws: int = 1) -> int:
 
 
 def slack_of(num_entries: int, num_uses: int) -> float:
-    """The share of the bound that rounding may use up (module docstring)."""
+    """The share of the bound that rounding may use up (module docstring). Models that would waste much are refused."""
     each = (ADDED * num_uses + 4) * _UNIT * ADDED * CANCEL + 1 / _FINE
     excess = 1 / GRID + 2 * (MOST_DRAWN // ADDED) * each
-    return 1.001 * math.sqrt(num_entries) * excess + 1e-9  # the last for the roundings of the norm, made in float64
+    slack = 1.001 * math.sqrt(num_entries) * excess + 1e-9  # the last for the roundings of the norm, made in float64
+    if slack > MOST_SLACK:
+        raise ArgumentError(
+            f"Too many weights ({num_entries:,}) or uses of one weight ({num_uses:,}) for fast clipping."
+        )
+    return slack
 
 
-@dataclass(frozen=True)
-class Factors:
+class Factors(eqx.Module):
     """What one backward pass gives: what went into each layer, what came back, and what all rows have in common."""
 
     notes: dict[str, Array]
@@ -82,16 +89,24 @@ def factors_of(loss: FactoredLoss, weights: Weights, batch: Any, keys: Array) ->
         return jnp.sum(values), notes
 
     backs, notes = jax.grad(total, has_aux=True)(taps)
+    _check_shapes(loss, weights, notes)
     shared = {name: weights[name] for name in loss.common_names}
     common = jax.grad(lambda shared: loss.common({**weights, **shared}))(shared)
-    # The norm and the sum must see the same numbers: without the barrier they may be computed twice.
-    return Factors(*jax.lax.optimization_barrier((_float32(notes), _float32(backs), _float32(common))))
+    live = {name: loss.rules[name].live(part) for name, part in common.items()}
+    return Factors(_float32(notes), _float32(backs), _float32(live))
 
 
 def factored_sum(
     loss: FactoredLoss, weights: Weights, clip: FlatClip, factors: Factors, valid: Bool[Array, " row"]
 ) -> dict[str, Int64[Array, "..."]]:
     """The clipped sum over the valid rows of a chunk, in steps of 2**-40 bounds."""
+    total = lambda factors: _factored_sum(loss, weights, clip, factors, valid)
+    return from_memory(total, factors, jnp.any(valid))
+
+
+def _factored_sum(
+    loss: FactoredLoss, weights: Weights, clip: FlatClip, factors: Factors, valid: Bool[Array, " row"]
+) -> dict[str, Int64[Array, "..."]]:
     scales = _scales(loss, weights, clip, factors, valid)
     usable = {layer: scale > 0 for layer, scale in scales.items()}
     found = {}
@@ -122,11 +137,37 @@ def row_gradients(loss: FactoredLoss, factors: Factors) -> dict[str, Float32[Arr
     found = {name: rule.gradients(factors.notes, factors.backs) for name, rule in loss.rules.items()}
     for name, part in factors.common.items():
         found[name] = found[name] + part
-    return jax.lax.optimization_barrier(found)
+    return found
+
+
+class FineSum(eqx.Module):
+    """A sum of chunks: whole steps of the grid, and what is left in fine steps, so that no number of rows overflows."""
+
+    whole: dict[str, Int64[Array, "..."]]
+    rest: dict[str, Int64[Array, "..."]]
+
+    @classmethod
+    def zero(cls, weights: Weights) -> "FineSum":
+        """Nothing yet."""
+        zeros = {name: jnp.zeros(weight.shape, jnp.int64) for name, weight in weights.items()}
+        return cls(zeros, zeros)
+
+    def plus(self, fine: Mapping[str, Int64[Array, "..."]]) -> "FineSum":
+        """With one more chunk."""
+        fine = {name: self.rest[name] + value for name, value in fine.items()}
+        step = _FINE // GRID
+        return FineSum(
+            {name: self.whole[name] + value // step for name, value in fine.items()},
+            {name: value % step for name, value in fine.items()},
+        )
+
+    def on_grid(self) -> dict[str, Int64[Array, "..."]]:
+        """The sum on the grid that the noise is added on."""
+        return {name: self.whole[name] + rest for name, rest in to_grid(self.rest).items()}
 
 
 def to_grid(fine: Mapping[str, Int64[Array, "..."]]) -> dict[str, Int64[Array, "..."]]:
-    """Sums of chunks on the grid that the noise is added on, rounded to the nearest step."""
+    """Fine steps rounded to the nearest step of the grid."""
     step = _FINE // GRID
     return {name: (value + step // 2) // step for name, value in fine.items()}
 
@@ -154,6 +195,15 @@ def _scales(
         for group, norm in norms.items()
     }
     return {part.layer: scales[clip.group(part)] for part in parts.values()}
+
+
+def _check_shapes(loss: FactoredLoss, weights: Weights, notes: Mapping[str, Array]) -> None:
+    """A rule that does not fit its weight could sum what its norm never saw."""
+    taps = loss.taps()
+    for name, rule in loss.rules.items():
+        note = None if rule.source is None else notes[rule.source].shape[1:]
+        if not rule.agrees(weights[name].shape, note, taps[rule.target]):  # type: ignore[arg-type]
+            raise ArgumentError(f"The rule of the weight {name!r} does not fit its shape and its factors.")
 
 
 def draws_of(loss: FactoredLoss) -> int:

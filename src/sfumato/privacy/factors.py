@@ -12,7 +12,7 @@ vector that is summed.
 Reference: Goodfellow 2015 (norms from factors); Lee and Kifer 2021 (fast clipping); Bu et al. 2023 (book-keeping).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -109,9 +109,17 @@ class MatrixRule:
         return self._masked(jnp.einsum("nbuo,nbui->nboi", back, into))
 
     def _masked(self, found: Float[Array, "some block output input"]) -> Array:
-        if self.stairs is not None:
-            found = found * self.stairs.mask(*found.shape[-2:]).astype(found.dtype)
+        found = self.live(found)
         return found if self.blocked else found[:, 0]
+
+    def live(self, found: Float[Array, "... output input"]) -> Array:
+        """What the mask leaves of a gradient."""
+        return found if self.stairs is None else found * self.stairs.mask(*found.shape[-2:]).astype(found.dtype)
+
+    def agrees(self, weight: tuple[int, ...], note: tuple[int, ...], tap: tuple[int, int, int]) -> bool:
+        """Whether the shapes of a weight, of what goes in and of what comes out, [draw, block, unit], fit together."""
+        size = (tap[2], note[2]) if len(note) == 3 else ()
+        return note[:2] == tap[:2] and weight == ((tap[1], *size) if self.blocked else size)
 
     def _uses(self, values: Array) -> Array:
         """Values of shape [row, draw, block, unit] as [row, matrix, use, unit]."""
@@ -148,12 +156,11 @@ class VectorRule:
     def squares(
         self, notes: Mapping[str, Array], backs: Mapping[str, Array], common: Array | None
     ) -> tuple[Array, Array]:
-        """The squared norm of each row's gradient, and its root: the uses are added before anything is weighted."""
-        gradients = self._of_rows(notes, backs)
+        """The squared norm of each row's gradient, and what the norm would be if its uses did not cancel."""
+        gradients, sizes = self._of_rows(notes, backs), self._of_rows(notes, backs, jnp.abs)
         if common is not None:
             gradients = gradients + (_wide(common) if self.blocked else _wide(common)[None])
-        found = jnp.sum(gradients**2, axis=(1, 2))
-        reach = jnp.sqrt(found)
+        found, reach = jnp.sum(gradients**2, axis=(1, 2)), jnp.sqrt(jnp.sum(sizes**2, axis=(1, 2)))
         return found, reach if common is None else reach + jnp.sqrt(jnp.sum(_wide(common) ** 2))
 
     def total(
@@ -168,11 +175,21 @@ class VectorRule:
         found = self._of_rows(notes, backs).astype(jnp.float32)
         return found if self.blocked else found[:, 0]
 
-    def _of_rows(self, notes: Mapping[str, Array], backs: Mapping[str, Array]) -> Float64[Array, "row block entry"]:
+    def live(self, found: Array) -> Array:
+        """All of a gradient: nothing is masked."""
+        return found
+
+    def agrees(self, weight: tuple[int, ...], note: tuple[int, ...] | None, tap: tuple[int, int, int]) -> bool:
+        """Whether the shapes of a weight, of what goes in and of what comes out, [draw, block, unit], fit together."""
+        return (note is None or note == tap) and weight == (tap[1:] if self.blocked else tap[2:])
+
+    def _of_rows(
+        self, notes: Mapping[str, Array], backs: Mapping[str, Array], part: Callable[[Array], Array] = lambda x: x
+    ) -> Float64[Array, "row block entry"]:
         back = _wide(backs[self.target])
         if self.source is not None:
             back = back * _wide(notes[self.source])
-        return jnp.sum(back, axis=1) if self.blocked else jnp.sum(back, axis=(1, 2))[:, None]
+        return jnp.sum(part(back), axis=1) if self.blocked else jnp.sum(part(back), axis=(1, 2))[:, None]
 
 
 Rule: TypeAlias = MatrixRule | VectorRule

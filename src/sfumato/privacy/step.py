@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int32, Int64, PyTree
 from sfumato.errors import ArgumentError
 from sfumato.privacy.chacha import keystream
 from sfumato.privacy.clipping import GRID, MOST_ROWS_AT_ONCE, FlatClip, Part
-from sfumato.privacy.factored import MOST_DRAWN, chunk_rows, draws_of, factored_sum, factors_of, shaped_sum, to_grid
+from sfumato.privacy.factored import MOST_DRAWN, FineSum, chunk_rows, draws_of, factored_sum, factors_of, shaped_sum
 from sfumato.privacy.factors import FactoredLoss
 from sfumato.privacy.noise import gaussian_integers
 from sfumato.privacy.plan import SgdPlan
@@ -212,7 +212,7 @@ def factored_total(
     chunk = chunk_rows(expected_batch, draws_of(loss)) if plan.clip.by_factors else micro_batch()
     order = jnp.pad(drawn.order, (0, chunk))  # so that the last chunk is a whole one
 
-    def add(i: Array, acc: dict[str, Array]) -> dict[str, Array]:
+    def add(i: Array, acc: FineSum) -> FineSum:
         index = jax.lax.dynamic_slice_in_dim(order, i * chunk, chunk)
         valid = i * chunk + jnp.arange(chunk) < drawn.count
         batch = jax.tree.map(lambda column: column[index], rows.columns)
@@ -222,15 +222,17 @@ def factored_total(
             found = factored_sum(loss, weights, plan.clip, factors, valid)
         else:
             found = shaped_sum(loss, weights, plan.clip, factors, valid, _other(keys))
-        return {name: acc[name] + found[name] for name in acc}
+        return acc.plus(found)
 
-    start = {name: jnp.zeros(value.shape, jnp.int64) for name, value in weights.items()}
-    return to_grid(jax.lax.fori_loop(0, (drawn.count + chunk - 1) // chunk, add, start))
+    return jax.lax.fori_loop(0, (drawn.count + chunk - 1) // chunk, add, FineSum.zero(weights)).on_grid()
 
 
 def _other(keys: Array) -> Array:
-    """Keys of the rows for what is random in clipping, apart from those for what is random in the loss."""
-    return jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)
+    """Keys of the rows for what is random in clipping, apart from those for what is random in the loss.
+
+    The number is far from the small ones that a loss would split its key by.
+    """
+    return jax.vmap(lambda key: jax.random.fold_in(key, 0x5EED_C119))(keys)
 
 
 def participants(
