@@ -6,6 +6,7 @@ since a flow at its start is the identity and would pass almost anything.
 
 from functools import cache
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -241,6 +242,73 @@ def test_extreme_networks_stay_finite(size):
     back = jax.jit(jax.vmap(flow.inverse))(rows_of(4))
     assert all(bool(jnp.all(jnp.isfinite(value))) for value in (y, log_det, back))
     assert float(jnp.abs(log_det).max()) <= 3 * 4 * LIMIT
+
+
+LINEAR = {
+    **{f"low rank {rank}": (5, lambda key, rank=rank: LowRank.start(5, rank, key=key)) for rank in (1, 2, 5)},
+    "plu": (5, lambda key: Plu.start(5)),
+    "low rank, one feature": (1, lambda key: LowRank.start(1, 1, key=key)),
+    "plu, one feature": (1, lambda key: Plu.start(1)),
+}
+HOSTILE = ("random", "large", "huge", "alternating", "all equal")
+
+
+def attacked(linear, how, number):
+    """The parameters after a noisy or hostile update."""
+    leaves, structure = jax.tree.flatten(linear)
+    keys = jax.random.split(key_of(number), len(leaves))
+    random = [jax.random.normal(key, leaf.shape) for key, leaf in zip(keys, leaves, strict=True)]
+    signs = [(-1.0) ** jnp.arange(leaf.size).reshape(leaf.shape) for leaf in leaves]
+    moved = {
+        "random": random,
+        "large": [100 * leaf for leaf in random],
+        "huge": [1e6 * leaf for leaf in random],
+        "alternating": [1e6 * sign for sign in signs],
+        "all equal": [-1e6 * jnp.ones(leaf.shape) for leaf in leaves],
+    }[how]
+    return jax.tree.unflatten(structure, [leaf.astype(jnp.float32) for leaf in moved])
+
+
+@jax.jit
+def linear_facts(flow, rows):
+    there, log_dets = jax.vmap(flow.forward)(rows)
+    jacobian = jax.jacfwd(lambda x: flow.forward(x)[0])(rows[0])
+    return there, log_dets, jax.vmap(flow.inverse)(there), jacobian
+
+
+@pytest.mark.parametrize("how", HOSTILE)
+@pytest.mark.parametrize("name", LINEAR)
+def test_no_update_makes_a_linear_flow_singular(name, how):
+    """Ten updates each, in 32 bits: determinants are finite and those of the matrix, and rows come back to 1e-3."""
+    features, start = LINEAR[name]
+    rows = rows_of(features)
+    for number in range(10):
+        flow = attacked(start(key_of(0)), how, number)
+        flow = eqx.tree_at(lambda flow: flow.shift, flow, jnp.clip(flow.shift, -10, 10))
+        there, log_dets, back, jacobian = (np.asarray(fact, np.float64) for fact in linear_facts(flow, rows))
+        assert np.all(np.isfinite(there)) and np.all(np.abs(log_dets) <= 3 * features + 3)
+        np.testing.assert_allclose(log_dets, np.linalg.slogdet(jacobian)[1], atol=0.01)
+        np.testing.assert_allclose(back, rows, atol=1e-3)
+
+
+def test_the_law_of_updates_rejects_parts_that_are_not_shrunk(monkeypatch):
+    """The mutants: raw factors and raw triangles. Each loses rows that the real ones give back."""
+
+    def loose(self):
+        return {"scale": jnp.exp(self.log_scale), "left": self.left, "right": self.right, "shift": self.shift}
+
+    def raw(self):
+        below = np.tril(np.ones(self.lower.shape, np.float32), -1)
+        scale = jnp.exp(self.log_scale)
+        return {"lower": self.lower * below, "upper": self.upper * below.T, "scale": scale, "shift": self.shift}
+
+    monkeypatch.setattr(LowRank, "weights", loose)
+    monkeypatch.setattr(Plu, "weights", raw)
+    linear_facts.clear_cache()
+    for name in ("low rank 2", "plu"):
+        with pytest.raises(AssertionError):
+            test_no_update_makes_a_linear_flow_singular(name, "large")
+    linear_facts.clear_cache()
 
 
 def test_a_flow_starts_as_its_reversals():
