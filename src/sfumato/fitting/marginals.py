@@ -38,25 +38,61 @@ def buy_marginals(curator: Curator, layout: Layout, settings: MarginalShare) -> 
     """The map to standard normal features that noisy marginals imply.
 
     Cost: ``rounds`` Gaussian sums of one bounded vector, ``share`` of the budget together. Rounds after the first are
-    asked for only if some feature has more values than bins, which the schema says.
+    asked for only if some feature has more values than bins, which the schema says. How many bins there are depends on
+    the noise and the size of the table, both public.
     """
     sizes = [feature.size for feature in layout.features]
-    edges = [_even(size, settings.bins) for size in sizes]
     rounds = settings.rounds if any(size is None or size > settings.bins for size in sizes) else 1
-    shares = [np.diff(edge) for edge in edges]
-    num_edges = 1 + max(settings.bins if size is None else min(size, settings.bins) for size in sizes)
+    clip, share = FlatClip(bound=float(np.sqrt(len(sizes)))), settings.share / rounds
+    noise = curator.noise_of(clip.bound, share) / curator.size
+    bins = int(np.clip(1 / max(_CLEAR * noise, 1e-9), 8, settings.bins))
+    edges = [_even(size, bins, settings.bins) for size in sizes]
+    num_edges = 1 + max(len(edge) - 1 if size is not None else bins for edge, size in zip(edges, sizes, strict=True))
+    shares: list[np.ndarray] = []
     for number in range(1, rounds + 1):
         if number > 1:
-            edges = [_finer(e, s, size, settings.bins) for e, s, size in zip(edges, shares, sizes, strict=True)]
+            projected = [_onto_simplex(part) for part in shares]
+            edges = [_finer(e, s, size, bins) for e, s, size in zip(edges, projected, sizes, strict=True)]
         purpose = f"one-way marginals, round {number} of {rounds}"
-        answer = curator.noisy_sum(_query(edges, purpose, num_edges), share=settings.share / rounds)
-        shares = _shares(answer, edges, curator.size)
-    return _map(edges, shares, num_edges)
+        answer = curator.noisy_sum(_query(edges, purpose, num_edges, clip), share=share)
+        table = answer.reshape(len(edges), -1) / curator.size
+        shares = [row[: len(edge) - 1] for row, edge in zip(table, edges, strict=True)]
+    joined = [_joined(edge, part, noise) for edge, part in zip(edges, shares, strict=True)]
+    return _map([edge for edge, _ in joined], [_onto_simplex(part) for _, part in joined], num_edges)
 
 
-def _even(size: int | None, bins: int) -> np.ndarray:
-    num = bins if size is None else min(size, bins)
+_CLEAR = 4.0
+"""By how many deviations of the noise the share of an average bin should stand out."""
+
+
+def _even(size: int | None, bins: int, most: int) -> np.ndarray:
+    """A bin for each value where there are few; else as many equal bins as the noise allows."""
+    num = size if size is not None and size <= most else bins
     return _on_grid(np.linspace(0, 1, num + 1), size)
+
+
+def _joined(edges: np.ndarray, shares: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    """Bins that do not stand out of the noise joined with such neighbours, until together they do.
+
+    What a tail holds is then known, though not where in it. A bin that stands out stays by itself.
+
+    >>> edges, shares = _joined(np.linspace(0, 1, 6), np.array([0.01, 0.01, 0.9, 0.04, 0.04]), 0.01)
+    >>> edges.round(1).tolist(), shares.round(2).tolist()
+    ([0.0, 0.4, 0.6, 0.8, 1.0], [0.02, 0.9, 0.04, 0.04])
+    """
+    cuts: list[float] = [0.0]
+    sums: list[float] = []
+    held, count = 0.0, 0
+    for place, share in enumerate(shares):
+        alone = share >= 3 * noise
+        if alone and count:  # what was being joined ends before a bin that stands out
+            cuts, sums, held, count = [*cuts, float(edges[place])], [*sums, held], 0.0, 0
+        held, count = held + share, count + 1
+        if alone or held >= 3 * noise * np.sqrt(count):
+            cuts, sums, held, count = [*cuts, float(edges[place + 1])], [*sums, held], 0.0, 0
+    if count:
+        cuts, sums = [*cuts, 1.0], [*sums, held]
+    return np.array(cuts), np.array(sums)
 
 
 def _on_grid(edges: np.ndarray, size: int | None) -> np.ndarray:
@@ -88,16 +124,10 @@ class _Counter(eqx.Module):
         return jnp.diff(below.at[:, 0].set(0.0), axis=1).reshape(-1)
 
 
-def _query(edges: list[np.ndarray], purpose: str, num_edges: int) -> SumQuery:
+def _query(edges: list[np.ndarray], purpose: str, num_edges: int, clip: FlatClip) -> SumQuery:
     padded = [np.pad(edge, (0, num_edges - len(edge)), constant_values=1.0) for edge in edges]
     count = _Counter(jnp.asarray(np.array(padded), jnp.float32))
-    clip = FlatClip(bound=float(np.sqrt(len(edges))))
     return SumQuery(function=count, num_entries=len(edges) * (num_edges - 1), clip=clip, purpose=purpose)
-
-
-def _shares(answer: np.ndarray, edges: list[np.ndarray], total: int) -> list[np.ndarray]:
-    table = answer.reshape(len(edges), -1)
-    return [_onto_simplex(row[: len(edge) - 1] / total) for row, edge in zip(table, edges, strict=True)]
 
 
 def _onto_simplex(values: Float[np.ndarray, " bin"]) -> Float[np.ndarray, " bin"]:

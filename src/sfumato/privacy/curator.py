@@ -88,6 +88,13 @@ class Curator:
             self._size = max(1, round(float(noisy_count[0])))
         return self._size
 
+    def noise_of(self, bound: float, share: float) -> float:
+        """The standard deviation of the noise that a sum would have, at this clipping bound and share: public, no cost.
+
+        A method may choose by it how much to ask.
+        """
+        return self._ledger.budget.multiplier(share) * self._ledger.adjacency.sum_factor * bound
+
     def noisy_sum(self, query: SumQuery, *, share: float) -> np.ndarray:
         """First door: the sum of a clipped vector over all rows, with Gaussian noise.
 

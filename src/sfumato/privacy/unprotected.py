@@ -38,6 +38,10 @@ class Unprotected(Curator):
     def __repr__(self) -> str:
         return "Unprotected(rows are private)"
 
+    def noise_of(self, bound: float, share: float) -> float:
+        """None."""
+        return 0.0
+
     def noisy_sum(self, query: SumQuery, *, share: float) -> np.ndarray:
         """The sum of the query's vector over all rows, as it is: neither clipped nor noisy."""
         self._ledger.admit(REASON, query.purpose)
