@@ -5,8 +5,12 @@ import json
 import pytest
 
 from sfumato.audit import audit
+from sfumato.audit.finding import Finding
+from sfumato.audit.playback import PlayResult
 from sfumato.errors import ArgumentError
-from sfumato.synthesizers import Maf
+from sfumato.fitting.marginals import MarginalShare
+from sfumato.synthesizers import HFlow, Maf
+from sfumato.synthesizers.hflow import FlowSize
 
 
 class Small(Maf):
@@ -37,6 +41,20 @@ def test_every_attack_reports_beside_the_certificate():
     fields = result.to_dict()
     assert json.loads(json.dumps(fields, allow_nan=False))["method"] == "maf"
     assert fields["record_play"]["violations"] == []
+
+
+def test_a_loss_in_factors_is_audited_too(monkeypatch):
+    """The white boxes of DP-HFlow; record-play and the attack on a release have tests of their own."""
+    played, last = [], Finding(name="x", certified=1.0, lower=0.0, delta=1e-9, confidence=0.9, observations=1)
+    monkeypatch.setitem(audit.__globals__, "play", lambda trial, **given: played.append(trial) or PlayResult(pairs=1))
+    monkeypatch.setitem(audit.__globals__, "one_run", lambda method, **given: last)
+    method = HFlow(steps=1, size=FlowSize(blocks=1, width=4), marginals=MarginalShare(rounds=1))
+    result = audit(method, epsilon=8.0, canaries=500, confidence=1 - 1e-6)
+    assert not result.violated and result.faults == ()
+    assert tuple(played) == HFlow.trials()
+    assert result.findings[0].lower > 4, "500 canaries show at least half of it"
+    names = [finding.name for finding in result.findings]
+    assert any("marginals" in name for name in names) and any("gradients" in name for name in names)
 
 
 def test_arguments_are_checked_before_anything_runs():
