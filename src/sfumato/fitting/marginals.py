@@ -24,7 +24,7 @@ from sfumato.privacy import Curator, FlatClip, SumQuery
 class MarginalShare:
     """How much of the budget goes to one-way marginals, over how many rounds, and how many bins a feature has."""
 
-    share: float = 0.05
+    share: float = 0.1
     rounds: int = 3
     bins: int = 128
 

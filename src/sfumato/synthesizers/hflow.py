@@ -78,7 +78,7 @@ class HFlow:
 
     Guarantees: (epsilon, delta) for one unit; exact likelihood of continuous rows, a bound that tightens with the
     number of draws for discrete ones.
-    Cost: Gaussian sums for the one-way marginals (``marginals``, 5 % of the budget; None buys none), the rest on noisy
+    Cost: Gaussian sums for the one-way marginals (``marginals``, 10 % of the budget; None buys none), the rest on noisy
     gradients. ``batch`` is the expected batch; by default a twentieth of the declared table, from 256 to 4,096
     rows.
     Reference: Lee, Kim, Jeong, Ro 2022, "Differentially Private Normalizing Flows for Synthetic Tabular Data
