@@ -197,10 +197,10 @@ def test_more_draws_tighten_the_bound(kind, monkeypatch):
     Nothing is random: the points are a fixed lattice. The masses of all values add up to one at many draws.
     """
     release, rows = bent(kind)
-    means = {draws: float(np.mean(release.log_prob(rows, draws=draws))) for draws in (1, 8, 64, 2048)}
+    means = {draws: float(np.mean(release.log_prob(rows, draws=draws))) for draws in (1, 64, 2048)}
     best = means[2048]
     assert np.exp(release.log_prob(rows, draws=2048)).sum() == pytest.approx(1, abs=0.02)
-    assert means[1] + 0.2 < means[8] < means[64] < best, means
+    assert means[1] + 0.2 < means[64] < best, means
     assert abs(means[64] - best) < 0.5 * abs(means[1] - best), means
     lattice = release_module._lattice
     monkeypatch.setattr(release_module, "_lattice", lambda draws, num_features: lattice(1, num_features))
