@@ -23,7 +23,7 @@ from sfumato.pipeline import fit, fit_without_privacy
 from sfumato.privacy import Certificate
 from sfumato.release import Release, load
 from sfumato.schema import Schema, draft
-from sfumato.synthesizers import REGISTRY, Maf
+from sfumato.synthesizers import REGISTRY, HFlow, Maf
 
 __version__ = version("sfumato")
 
@@ -33,6 +33,7 @@ __all__ = [
     "BudgetError",
     "Certificate",
     "Evaluation",
+    "HFlow",
     "Maf",
     "Optimiser",
     "Release",

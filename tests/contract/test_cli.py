@@ -158,7 +158,7 @@ def test_progress_shows_public_numbers_only(
     assert main(["score", home.model, home.data, "--draws", "4", "-o", str(tmp_path / "s.csv")]) == 0
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\d+:\d\d:\d\d", "", capsys.readouterr().err)
     assert "scoring" in shown
-    said = shown.replace(str(tmp_path), "").replace("from 4 points", "")  # the draws are what the user asked for
+    said = shown.replace(str(tmp_path), "").replace("from 4 fixed points", "")  # the draws are what the user asked for
     assert not re.search(r"\d", said)
     assert main(["sample", home.model, "-n", "777", "-o", str(tmp_path / "out.csv")]) == 0
     assert "777 of 777" in capsys.readouterr().err
