@@ -16,7 +16,7 @@ class Clipping:
 
     Guarantees: whichever way is taken, no row adds more than ``bound``; see ``privacy.fine_clipping`` for why.
     ``sparsity`` is the share of small entries that may be set to zero, of "sparse" alone. "flat" and "layer" take
-    one backward pass; "unit" and "sparse" need the gradient of each row and are several times slower.
+    one backward pass; "unit" and "sparse" need the gradient of each row and are slower.
 
     >>> Clipping(kind="layer", bound=1.0).clip()
     LayerClip(bound=1.0)

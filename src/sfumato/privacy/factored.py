@@ -10,7 +10,8 @@ since no row's products add up to more than CANCEL * bound in any entry (rows wh
 down until that holds). Groups are added as whole numbers of 2**-40 bounds, exactly, and the total is rounded to
 the grid of 2**-20 bounds. So if neighbours' exact sums differ by at most bound * (1 - slack), their rounded ones differ
 in every entry by at most one grid step more, plus the errors above for every group on both sides. ``slack`` is the
-Euclidean norm of that excess over all entries, for as many rows as a step may draw.
+Euclidean norm of that excess over all entries, for as many rows as a step may draw. Norm and sum are taken of the very
+same float32 numbers, which ``from_memory`` sees to: a compiler would compute them twice.
 """
 
 import math

@@ -173,7 +173,9 @@ def gradient_step(
     return NoisyStep(draw=_drawing(plan, flat.size, deviation), mean=mean)
 
 
-def factored_step(loss: FactoredLoss, params: Any, plan: SgdPlan, deviation: float, expected_batch: float) -> NoisyStep:
+def factored_step(
+    loss: FactoredLoss, params: Any, plan: SgdPlan, deviation: float | Array, expected_batch: float
+) -> NoisyStep:
     """As ``gradient_step``, for a loss that gives factors: one backward pass and no gradient of a single row.
 
     Privacy: clipping and noise are on the weights of the loss; the way back from them to the parameters is
