@@ -12,8 +12,8 @@ HEAD = """# Results
 Made by `make results` from the JSON files in `benchmarks/results`; do not edit. Each section names its command.
 
 How the default settings of `maf` were chosen, all before the runs below: depth, width, steps, batch, clipping bound,
-learning rate and the limit of log-scales by 152 fits on ten columns of Covertype, ten of King County, three rings in the
-plane, and fresh draws of the synthetic generators. Before that, six fits (two learning rates, five clipping bounds)
+learning rate and the limit of log-scales by 152 fits on ten columns of Covertype, ten of King County, three rings in
+the plane, and fresh draws of the synthetic generators. Before that, six fits (two learning rates, five clipping bounds)
 were compared on 2,400 rows cut from one training part of Life Science. Those rows are test rows in some of the ten
 splits, so for Life Science the settings are **not** independent of all rows scored. Those of `hflow` were chosen on
 Bank and King County; a fault of its histograms was seen on Life Science first (see [its page](methods/hflow.md)).
