@@ -38,7 +38,7 @@ CLIPPING_STEPS = 1_000
 BOUNDS = (2.0, 0.5)
 SPARSITIES = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9)
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
-REPEATS = {"clipping": 3, "sparsity": 3, "dequantisation": 2}
+REPEATS = {"clipping": 2, "sparsity": 2, "dequantisation": 2}
 RESULT = Path("benchmarks/results/hflow_figures.json")
 SEEDS = (
     f"one random split of seed {SPLIT_SEED}, which also chose the scored held-out rows; a fit's randomness comes from "
@@ -113,7 +113,7 @@ def _dequantisation(repeat: int) -> list[Job]:
             settings={"dequantisation": {"kind": kind}},
             turn=(0, repeat, -1),
         )
-        for kind in ("variational", "uniform")
+        for kind in ("variational", "copula", "uniform")
         for epsilon in EPSILONS
     ]
 

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from sfumato.models.cells import point_in_cell
 from sfumato.models.flows.spline_flow import SplineFlow, SplineFlowShape
 from sfumato.privacy.factors import MatrixRule, Rule, Stairs, VectorRule, Weights
 
@@ -16,8 +15,9 @@ from sfumato.privacy.factors import MatrixRule, Rule, Stairs, VectorRule, Weight
 class FlowLoss(eqx.Module):
     """The loss of one row: minus its log density, averaged over ``draws`` points of its cells.
 
-    Points are uniform in the cells. If the flow has a dequantiser, it draws them, and the loss is minus the mean of
-    log p - log q: with ``common`` it is minus a lower bound of the log of the mean density over the row's cells.
+    Points are uniform in the cells or, if ``conditional``, follow the copula where the flow has one. If it has a
+    dequantiser, that draws them. Then the loss is minus the mean of log p - log q, but for what no parameter enters:
+    with ``common`` it is minus a lower bound of the log of the mean density over the row's cells.
     Averaging happens before clipping, so more draws cost time and no privacy. The determinants of the linear parts are
     the same for every row. They are clipped with the row all the same: added exactly while the rows are clipped, they
     outweigh them, and the scales run away.
@@ -25,6 +25,7 @@ class FlowLoss(eqx.Module):
 
     skeleton: SplineFlow
     draws: int = eqx.field(static=True, default=1)
+    conditional: bool = eqx.field(static=True, default=True)
 
     @property
     def shape(self) -> SplineFlowShape:
@@ -53,7 +54,7 @@ class FlowLoss(eqx.Module):
         def at(uniform: Array, taps: Mapping[str, Array]) -> tuple[Array, dict[str, Array]]:
             if self.skeleton.dequantiser is not None:
                 return self.skeleton.row_bound(weights, row["low"], row["width"], uniform, taps)
-            features, _ = self.skeleton.marginals.forward(point_in_cell(row["low"], row["width"], uniform))
+            features = self.skeleton.point_in_cells(row["low"], row["width"], uniform, conditional=self.conditional)
             return self.skeleton.row_log_prob(weights, features, taps)
 
         values, notes = jax.vmap(at)(spread(key, self.draws, row["low"]), dict(taps))

@@ -51,14 +51,20 @@ def buy_marginals(curator: Curator, layout: Layout, settings: MarginalShare) -> 
     shares: list[np.ndarray] = []
     for number in range(1, rounds + 1):
         if number > 1:
-            projected = [_onto_simplex(part) for part in shares]
-            edges = [_finer(e, s, size, bins) for e, s, size in zip(edges, projected, sizes, strict=True)]
+            edges = [_finer(e, _onto_simplex(s), size, bins) for e, s, size in zip(edges, shares, sizes, strict=True)]
         purpose = f"one-way marginals, round {number} of {rounds}"
         answer = curator.noisy_sum(_query(edges, purpose, num_edges, clip), share=share)
         table = answer.reshape(len(edges), -1) / curator.size
-        shares = [row[: len(edge) - 1] for row, edge in zip(table, edges, strict=True)]
-    joined = [_joined(edge, part, noise) for edge, part in zip(edges, shares, strict=True)]
+        counted = [row[: len(edge) - 1] for row, edge in zip(table, edges, strict=True)]
+        present = [_present(part, noise) for part in counted]
+        shares = [part / there for part, there in zip(counted, present, strict=True)]
+    joined = [_joined(edge, part, noise / there) for edge, part, there in zip(edges, shares, present, strict=True)]
     return _map([edge for edge, _ in joined], [_onto_simplex(part) for _, part in joined], num_edges)
+
+
+def _present(counted: np.ndarray, noise: float) -> float:
+    """The share of rows that have a value, as far as it stands out of the noise."""
+    return float(np.clip(np.sum(counted), 3 * noise * np.sqrt(len(counted)), 1.0))
 
 
 _CLEAR = 4.0
@@ -121,7 +127,9 @@ class _Counter(eqx.Module):
         # The part of the cell below each edge; a point is below an edge, or it is not.
         part = jnp.clip((self.edges - low) / jnp.where(width > 0, width, 1.0), 0, 1)
         below = jnp.where(width > 0, part, (self.edges > low) | (self.edges >= 1))
-        return jnp.diff(below.at[:, 0].set(0.0), axis=1).reshape(-1)
+        # A missing value may lie anywhere, and says nothing about those that are there.
+        here = (row["width"] < 1)[:, None]
+        return (here * jnp.diff(below.at[:, 0].set(0.0), axis=1)).reshape(-1)
 
 
 def _query(edges: list[np.ndarray], purpose: str, num_edges: int, clip: FlatClip) -> SumQuery:

@@ -56,21 +56,38 @@ def weighted_point(
     deviation, and all points are weighted by the mixture of both (Veach and Guibas 1995, the balance heuristic).
     Points of continuous values have the weight of ``log_uniform_ratio``, and nothing is drawn.
     """
-    inside = point_in_cell(low, width, uniform)
-    below, above = low <= EDGE, low + width >= 1 - EDGE
-    open_ended = (width > 0) & (below | above)
-    # The mass of the wide normal in the cell, taken from the end that is open so that nothing cancels.
-    upper, lower = ndtri(jnp.clip(low + width, EDGE, 1 - EDGE)), ndtri(jnp.clip(low, EDGE, 1 - EDGE))
-    mass = jnp.where(below & above, 1.0, jnp.where(below, ndtr(upper / _WIDE), ndtr(-lower / _WIDE)))
+    features = jnp.where(wide, wide_point(low, width, uniform), point_in_cell(low, width, uniform))
+    in_wide = log_wide_density(low, width, features)
+    mixture = jnp.logaddexp(jnp.log1p(-wide_share), jnp.log(wide_share) + in_wide)
+    return features, log_uniform_ratio(features) - mixture
+
+
+def wide_point(
+    low: Float[Array, " feature"], width: Float[Array, " feature"], uniform: Float[Array, " feature"]
+) -> Float[Array, " feature"]:
+    """A point of a row's cells: from a wide normal where a cell is open, else at that share of the cell."""
+    below, mass = low <= EDGE, _wide_mass(low, width)
     tail = _WIDE * ndtri(jnp.clip(uniform * mass, 1e-30, 1 - EDGE))
-    outside = jnp.where(below, tail, -tail)
-    features = jnp.where(wide & open_ended, outside, inside)
-    narrow_density = jnp.where(open_ended, norm.logpdf(features) - jnp.log(jnp.where(open_ended, width, 1.0)), 0.0)
-    wide_density = jnp.where(open_ended, norm.logpdf(features / _WIDE) - jnp.log(_WIDE * mass), 0.0)
-    mixture = jnp.logaddexp(
-        jnp.log1p(-wide_share) + jnp.sum(narrow_density), jnp.log(wide_share) + jnp.sum(wide_density)
-    )
-    # In units of the cube: cells of positive width are averaged over, so the uniform weight is one over the normal.
-    closed = jnp.sum(jnp.where(open_ended, 0.0, norm.logpdf(features)))
-    widths = jnp.sum(jnp.where(open_ended, jnp.log(jnp.where(open_ended, width, 1.0)), 0.0))
-    return features, -(mixture + closed + widths)
+    return jnp.where(open_ended(low, width), jnp.where(below, tail, -tail), point_in_cell(low, width, uniform))
+
+
+def log_wide_density(
+    low: Float[Array, " feature"], width: Float[Array, " feature"], features: Float[Array, " feature"]
+) -> Float[Array, ""]:
+    """The log density of ``wide_point`` at features in a row's cells, where uniform points have the density one."""
+    is_open = open_ended(low, width)
+    wide = norm.logpdf(features / _WIDE) - jnp.log(_WIDE * _wide_mass(low, width))
+    uniform = norm.logpdf(features) - jnp.log(jnp.where(is_open, width, 1.0))
+    return jnp.sum(jnp.where(is_open, wide - uniform, 0.0))
+
+
+def open_ended(low: Float[Array, " feature"], width: Float[Array, " feature"]) -> Bool[Array, " feature"]:
+    """Which cells touch 0 or 1, and so have no end on the real line."""
+    return (width > 0) & ((low <= EDGE) | (low + width >= 1 - EDGE))
+
+
+def _wide_mass(low: Float[Array, " feature"], width: Float[Array, " feature"]) -> Float[Array, " feature"]:
+    """The mass of the wide normal in each cell, taken from the end that is open so that nothing cancels."""
+    below, above = low <= EDGE, low + width >= 1 - EDGE
+    upper, lower = ndtri(jnp.clip(low + width, EDGE, 1 - EDGE)), ndtri(jnp.clip(low, EDGE, 1 - EDGE))
+    return jnp.where(below & above, 1.0, jnp.where(below, ndtr(upper / _WIDE), ndtr(-lower / _WIDE)))

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from sfumato.errors import ArgumentError, ReleaseError
+from sfumato.models.flows.copula import Copula
 from sfumato.models.flows.dequantiser import DequantiserShape
 from sfumato.models.flows.flow import MafShape, MaskedAutoregressiveFlow
 from sfumato.models.flows.marginal_map import MarginalMap
@@ -42,6 +43,11 @@ def _spline_flow(fields: Mapping[str, Any], tensor_sizes: Sequence[int]) -> Any:
     claimed = hidden * (seen + sizes["num_features"] * (3 * sizes["bins"] - 1))
     num_tensors = 2 + 6 + 2 * (sizes["depth"] - 1) + 4
     dequantiser = _dequantiser(fields["dequantiser"], sizes["num_features"]) if "dequantiser" in fields else None
+    copula = fields.get("copula", False)
+    if not isinstance(copula, bool):
+        raise ReleaseError("The model description is damaged: copula must be true or false.")
+    if copula:
+        claimed, num_tensors = claimed + sizes["num_features"] ** 2, num_tensors + 1
     if dequantiser is not None:
         layers = dequantiser.layers().values()
         claimed, num_tensors = claimed + sum(out * into for out, into in layers), num_tensors + 2 * len(layers)
@@ -52,7 +58,8 @@ def _spline_flow(fields: Mapping[str, Any], tensor_sizes: Sequence[int]) -> Any:
     def start() -> SplineFlow:
         flow = SplineFlow.start(shape, key=_any_key(), dequantiser=dequantiser)
         marginals = MarginalMap.identity(shape.num_features, edges - 1)
-        return eqx.tree_at(lambda model: model.marginals, flow, marginals)
+        joint = Copula.independent(shape.num_features) if copula else None
+        return flow.behind(marginals, joint)
 
     return eqx.filter_eval_shape(start)
 

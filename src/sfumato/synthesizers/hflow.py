@@ -3,13 +3,11 @@
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
-import equinox as eqx
-import jax
-
 from sfumato.checks import whole
 from sfumato.encoding.layout import Layout
 from sfumato.errors import ArgumentError
 from sfumato.fitting.clipping import Clipping
+from sfumato.fitting.correlations import CorrelationShare, buy_correlations
 from sfumato.fitting.flow_loss import FlowLoss
 from sfumato.fitting.likelihood import Optimiser, descend
 from sfumato.fitting.marginals import MarginalShare, buy_marginals
@@ -43,21 +41,23 @@ class FlowSize:
 
 @dataclass(frozen=True, kw_only=True)
 class Dequantisation:
-    """Where in its cell a discrete value is put: anywhere alike, or where a learned flow says.
+    """Where in its cell a discrete value is put: where the other columns of the row make it likely, as far as the
+    measured correlations tell ("copula"); anywhere alike ("uniform"); or where a learned flow says ("variational").
 
-    ``draws`` points a row are averaged before clipping, which takes time and costs no privacy.
+    ``draws`` points a row are averaged before clipping, which takes time and costs no privacy. Without correlations
+    "copula" is "uniform".
     ``most_levels`` is for "variational": features of more values than that are small cells, and stay uniform.
     """
 
-    kind: Literal["uniform", "variational"] = "uniform"
+    kind: Literal["copula", "uniform", "variational"] = "copula"
     draws: int = 2
     most_levels: int = 256
 
     def __post_init__(self) -> None:
         whole(1, draws=self.draws)
         whole(2, most_levels=self.most_levels)
-        if self.kind not in ("uniform", "variational"):
-            raise ArgumentError(f"Expected kind={self.kind!r} to be 'uniform' or 'variational'.")
+        if self.kind not in ("copula", "uniform", "variational"):
+            raise ArgumentError(f"Expected kind={self.kind!r} to be 'copula', 'uniform' or 'variational'.")
 
     def draws_for(self, layout: Layout) -> int:
         """The points a row; one where every feature is a point already."""
@@ -67,20 +67,20 @@ class Dequantisation:
         """The sizes of the dequantiser of a table, if it has one; features of the widest cells come last."""
         sizes = {place: feature.size for place, feature in enumerate(layout.features)}
         discrete = [place for place, size in sizes.items() if size is not None and size <= self.most_levels]
-        if self.kind == "uniform" or not discrete:
+        if self.kind != "variational" or not discrete:
             return None
         return DequantiserShape(tuple(sorted(discrete, key=lambda place: -(sizes[place] or 0))))
 
 
 @dataclass(frozen=True, kw_only=True)
 class HFlow:
-    """DP-HFlow: blocks of a shared conditional spline and a linear flow, behind measured marginals.
+    """DP-HFlow: blocks of a shared conditional spline and a linear flow, behind measured marginals and correlations.
 
-    Guarantees: (epsilon, delta) for one unit; exact likelihood of continuous rows, a bound that tightens with the
+    Guarantees: (epsilon, delta) for one unit; exact likelihood of continuous rows, an estimate that tightens with the
     number of draws for discrete ones.
-    Cost: Gaussian sums for the one-way marginals (``marginals``, 10 % of the budget; None buys none), the rest on noisy
-    gradients. ``batch`` is the expected batch; by default a twentieth of the declared table, from 256 to 4,096
-    rows.
+    Cost: Gaussian sums for the one-way marginals (``marginals``, 10 % of the budget; None buys none) and for the
+    correlations of all pairs (``correlations``, 10 %; None buys none), the rest on noisy gradients. ``batch`` is the
+    expected batch; by default a twentieth of the declared table, from 256 to 4,096 rows.
     Reference: Lee, Kim, Jeong, Ro 2022, "Differentially Private Normalizing Flows for Synthetic Tabular Data
     Generation"; ``HFlow.paper()`` has its settings.
 
@@ -99,12 +99,15 @@ class HFlow:
     clipping: Clipping = Clipping()
     optimiser: Optimiser = Optimiser(learning_rate=6e-3)
     marginals: MarginalShare | None = MarginalShare()
+    correlations: CorrelationShare | None = CorrelationShare()
     dequantisation: Dequantisation = Dequantisation()
 
     def __post_init__(self) -> None:
         whole(1, steps=self.steps)
         if self.batch is not None:
             whole(1, batch=self.batch)
+        if self.marginals is None and self.correlations is not None:
+            raise ArgumentError("Correlations are those of features behind marginals: correlations need marginals.")
 
     @classmethod
     def paper(cls) -> Self:
@@ -116,6 +119,7 @@ class HFlow:
             clipping=Clipping(kind="unit"),
             optimiser=Optimiser(kind="adabelief", learning_rate=1e-3, averaging=0.0, decay=False),
             marginals=None,
+            correlations=None,
             dequantisation=Dequantisation(kind="variational"),
         )
 
@@ -130,7 +134,9 @@ class HFlow:
     def trials(cls) -> tuple[Self, ...]:
         """With and without marginals, both linear flows, both dequantisations, every kind of clipping."""
         tiny = cls(steps=2, size=FlowSize(blocks=2, width=8), marginals=MarginalShare(rounds=2, bins=8))
-        plain = replace(tiny, size=FlowSize(blocks=1, width=4, linear="plu"), batch=20, marginals=None)
+        plain = replace(
+            tiny, size=FlowSize(blocks=1, width=4, linear="plu"), batch=20, marginals=None, correlations=None
+        )
         learned = Dequantisation(kind="variational", draws=2)
         return (
             tiny,
@@ -154,14 +160,11 @@ class HFlow:
         dequantiser = self.dequantisation.shape(layout)
         flow = SplineFlow.start(self.size.shape(layout.num_features), key=curator.start_key(), dequantiser=dequantiser)
         if self.marginals is not None:
-            flow = eqx.tree_at(lambda model: model.marginals, flow, buy_marginals(curator, layout, self.marginals))
-        trainable = eqx.tree_at(
-            lambda model: model.marginals,
-            jax.tree.map(lambda _: True, flow),
-            jax.tree.map(lambda _: False, flow.marginals),
-        )
-        params, _ = eqx.partition(flow, trainable)
-        loss = FlowLoss(skeleton=flow, draws=self.dequantisation.draws_for(layout))
-        return descend(
-            flow, params, loss, curator, plan=plan, optimiser=self.optimiser, purpose="gradients of the likelihood"
-        )
+            marginals = buy_marginals(curator, layout, self.marginals)
+            bought = self.correlations
+            copula = None if bought is None else buy_correlations(curator, layout, marginals, bought)
+            flow = flow.behind(marginals, copula)
+        draws, conditional = self.dequantisation.draws_for(layout), self.dequantisation.kind == "copula"
+        loss = FlowLoss(skeleton=flow, draws=draws, conditional=conditional)
+        purpose = "gradients of the likelihood"
+        return descend(flow, flow.trainable(), loss, curator, plan=plan, optimiser=self.optimiser, purpose=purpose)

@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float
 
 from sfumato.checks import whole
 from sfumato.errors import ArgumentError
-from sfumato.models.cells import EDGE
+from sfumato.models.cells import EDGE, open_ended
 from sfumato.models.flows.marginal_map import MarginalMap
 from sfumato.models.flows.mixture_cdf import MixtureCdf
 
@@ -193,7 +193,7 @@ class ShareCells(eqx.Module):
     @property
     def open_ended(self) -> Bool[Array, " d"]:
         """Which cells touch 0 or 1, and so have no end on the real line."""
-        return (self.width > 0) & ((self.low <= EDGE) | (self.low + self.width >= 1 - EDGE))
+        return open_ended(self.low, self.width)
 
 
 def logistic_noise(uniform: Float[Array, " c"]) -> Float[Array, " c"]:

@@ -17,8 +17,9 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
 from sfumato.checks import whole
-from sfumato.models.cells import log_uniform_ratio, weighted_point
+from sfumato.models.cells import log_uniform_ratio, log_wide_density, wide_point
 from sfumato.models.flows.conditioner import Conditioner, ConditionerShape, outputs, solve_by_feature
+from sfumato.models.flows.copula import Copula
 from sfumato.models.flows.dequantiser import Dequantiser, DequantiserShape, ShareCells, logistic_noise
 from sfumato.models.flows.linear import LowRank, Plu
 from sfumato.models.flows.marginal_map import MarginalMap
@@ -26,7 +27,7 @@ from sfumato.models.flows.spline import SplineMap
 
 Weights = Mapping[str, Array]
 
-_UNIFORM, _WIDE, _LEARNED = 0, 1, 2  # the ways in which a point of a row's cells is found
+_UNIFORM, _WIDE, _LEARNED, _COPULA = 0, 1, 2, 3  # the ways in which a point of a row's cells is found
 
 
 class SplineFlowShape(eqx.Module):
@@ -62,8 +63,9 @@ class SplineFlowShape(eqx.Module):
 class SplineFlow(eqx.Module):
     """A density on real features: a Gaussian base pulled through the blocks. The linear parts are stacked by block.
 
-    ``marginals`` is a fixed map in front, which is not trained. A ``dequantiser``, where there is one, says where in
-    their cells discrete values are likely to lie; it is no part of the density, but finds the masses of cells.
+    ``marginals`` and, where there is one, ``copula`` are fixed maps in front, which are not trained. A ``dequantiser``,
+    where there is one, says where in their cells discrete values are likely to lie; it is no part of the density,
+    but finds the masses of cells.
     """
 
     marginals: MarginalMap
@@ -71,6 +73,7 @@ class SplineFlow(eqx.Module):
     linear: LowRank | Plu
     shape: SplineFlowShape = eqx.field(static=True)
     dequantiser: Dequantiser | None = None
+    copula: Copula | None = None
 
     @classmethod
     def start(cls, shape: SplineFlowShape, *, key: Array, dequantiser: DequantiserShape | None = None) -> "SplineFlow":
@@ -87,6 +90,15 @@ class SplineFlow(eqx.Module):
         identity = MarginalMap.identity(shape.num_features)
         learned = None if dequantiser is None else Dequantiser.start(dequantiser, key=jax.random.fold_in(key, 2))
         return cls(identity, Conditioner.start(shape.conditioner, key=first), stacked, shape, learned)
+
+    def behind(self, marginals: MarginalMap, copula: Copula | None = None) -> "SplineFlow":
+        """The same flow behind other fixed maps."""
+        return SplineFlow(marginals, self.conditioner, self.linear, self.shape, self.dequantiser, copula)
+
+    def trainable(self) -> "SplineFlow":
+        """The parameters: the flow with None in place of its fixed maps."""
+        none = jax.tree.map(lambda _: None, (self.marginals, self.copula))
+        return self.behind(*none)
 
     def weights(self) -> dict[str, Array]:
         """What acts on a row, by name; the linear parts have one entry for each block."""
@@ -113,8 +125,15 @@ class SplineFlow(eqx.Module):
     def _standard_log_prob(self, standard: Float[Array, " d"]) -> Float[Array, ""]:
         """The log density behind the marginals."""
         taps = {name: jnp.zeros(size, standard.dtype) for name, size in self.taps().items()}
-        value, _ = self.row_log_prob(self.weights(), standard, taps)
-        return value + self.log_det()
+        x, log_det = self._independent(standard)
+        value, _ = self.row_log_prob(self.weights(), x, taps)
+        return value + log_det + self.log_det()
+
+    def _independent(self, standard: Float[Array, " d"]) -> tuple[Float[Array, " d"], Float[Array, ""]]:
+        """The features behind the copula, and the log-determinant of the way there."""
+        if self.copula is None:
+            return standard, jnp.zeros((), standard.dtype)
+        return self.copula.whiten(standard), self.copula.log_det()
 
     def taps(self) -> dict[str, tuple[int, int]]:
         """The shape [block, unit] of what each layer gives out, by the name of the layer."""
@@ -128,7 +147,7 @@ class SplineFlow(eqx.Module):
     def row_log_prob(
         self, weights: Weights, x: Float[Array, " d"], taps: Mapping[str, Array]
     ) -> tuple[Float[Array, ""], dict[str, Array]]:
-        """The log density of one row behind the marginals, without ``log_det``, and what went into each layer."""
+        """The log density of one row behind the fixed maps, without ``log_det``, and what went into each layer."""
         shape = self.shape
         shared = {name: value for name, value in weights.items() if name not in self._blocked()}
         own = {name: weights[name] for name in self._blocked()}
@@ -177,8 +196,23 @@ class SplineFlow(eqx.Module):
         cells = ShareCells.behind(self.marginals, low, width)
         share, log_q, notes = self.draw_in_cells(weights, cells, uniform, taps)
         standard = cells.point(share)
-        value, more = self.row_log_prob(weights, standard, taps)
-        return value + log_uniform_ratio(standard) + jnp.sum(cells.log_ratio) - log_q, notes | more
+        x, log_det = self._independent(standard)
+        value, more = self.row_log_prob(weights, x, taps)
+        fixed = log_det + log_uniform_ratio(standard) + jnp.sum(cells.log_ratio)
+        return value + fixed - log_q, notes | more
+
+    def point_in_cells(
+        self, low: Float[Array, " d"], width: Float[Array, " d"], uniform: Float[Array, " d"], *, conditional: bool
+    ) -> Float[Array, " d"]:
+        """The features behind the fixed maps of a point of a row's cells, from uniform noise.
+
+        If ``conditional`` it lies where the copula, if there is one, expects it given the other cells. Else it is
+        uniform in the cells as far as the marginals go.
+        """
+        cells = ShareCells.behind(self.marginals, low, width)
+        if self.copula is not None and conditional:
+            return self.copula.draw(cells, uniform)
+        return self._independent(cells.point(uniform))[0]
 
     def log_mean_density(
         self, low: Float[Array, " d"], width: Float[Array, " d"], points: Float[Array, "draw d"]
@@ -186,14 +220,13 @@ class SplineFlow(eqx.Module):
         """The log of the mean density on the unit cube over the cells of a row, by importance sampling.
 
         ``points`` are evenly spread in the unit cube. A quarter of them is sent to the open ends of cells (see
-        ``models.cells.weighted_point``); with a dequantiser, half of them to where it says. All are weighted by the
-        mixture, so that no weight can grow large (Veach and Guibas 1995, the balance heuristic).
+        ``models.cells.weighted_point``); with a copula or a dequantiser, half of them to where it says. All are
+        weighted by the mixture, so that no weight can grow large (Veach and Guibas 1995, the balance heuristic).
         """
-        ways = (_UNIFORM, _UNIFORM, _UNIFORM, _WIDE)
-        if self.dequantiser is not None:
-            ways = (_LEARNED, _UNIFORM, _LEARNED, _WIDE)
-        way = np.resize(np.asarray(ways), points.shape[0])
-        shares = np.bincount(way, minlength=3).astype(np.float32) / np.float32(points.shape[0])
+        best = _UNIFORM if self.copula is None else _COPULA
+        best = best if self.dequantiser is None else _LEARNED
+        way = np.resize(np.asarray((best, _UNIFORM, best, _WIDE)), points.shape[0])
+        shares = np.bincount(way, minlength=4).astype(np.float32) / np.float32(points.shape[0])
         cells = ShareCells.behind(self.marginals, low, width)
         found = [
             jax.vmap(lambda point, kind=kind: self._proposed(cells, point, kind))(points[np.flatnonzero(way == kind)])
@@ -211,18 +244,24 @@ class SplineFlow(eqx.Module):
 
         Densities are those of shares of cells, where uniform points have the density one.
         """
-        weights, share, log_q = self.weights(), uniform, jnp.zeros((), uniform.dtype)
+        nothing = jnp.zeros((), uniform.dtype)
+        weights, share, by_copula, log_q = self.weights(), uniform, nothing, nothing
         if way == _LEARNED and self.dequantiser is not None:
             share, log_q, _ = self.draw_in_cells(weights, cells, uniform, self.dequantiser.no_taps())
-        all_wide = jnp.ones((), uniform.dtype)  # so that the weight is that of the wide normal alone
-        standard, weight = weighted_point(cells.low, cells.width, share, jnp.asarray(way == _WIDE), all_wide)
-        if way != _LEARNED and self.dequantiser is not None:
+        standard = wide_point(cells.low, cells.width, share) if way == _WIDE else cells.point(share)
+        if self.dequantiser is not None:
             if way == _WIDE:
                 inside = (ndtr(standard) - cells.low) / jnp.maximum(cells.width, 1e-30)
                 share = jnp.where(cells.open_ended, inside, share)
-            places = np.asarray(self.dequantiser.shape.discrete)
-            log_q = self.dequantiser.log_q(weights, cells.centre[places], share[places])
-        return standard, jnp.stack([jnp.zeros_like(log_q), log_uniform_ratio(standard) - weight, log_q])
+            if way != _LEARNED:
+                places = np.asarray(self.dequantiser.shape.discrete)
+                log_q = self.dequantiser.log_q(weights, cells.centre[places], share[places])
+        elif self.copula is not None:
+            if way == _COPULA:
+                standard = self.copula.colour(self.copula.draw(cells, uniform))
+            by_copula = self.copula.log_proposal(cells, standard)
+        wide = log_wide_density(cells.low, cells.width, standard)
+        return standard, jnp.stack([nothing, wide, log_q, by_copula])
 
     def sample(self, key: Array) -> Float[Array, " d"]:
         shape, weights = self.shape, self.weights()
@@ -236,12 +275,13 @@ class SplineFlow(eqx.Module):
 
         base = jax.random.normal(key, (shape.num_features,), jnp.float32)
         x, _ = jax.lax.scan(block, base, own, reverse=True)
-        return self.marginals.inverse(x)
+        return self.marginals.inverse(x if self.copula is None else self.copula.colour(x))
 
     def describe(self) -> dict[str, Any]:
         names = ("num_features", "blocks", "width", "depth", "embedding", "bins", "rank", "linear")
         sizes = {name: getattr(self.shape, name) for name in names}
         found = {"kind": "spline_flow", **sizes, "bins_of_marginals": self.marginals.edges.shape[1] - 1}
+        found |= {} if self.copula is None else {"copula": True}
         return found if self.dequantiser is None else found | {"dequantiser": self.dequantiser.shape.describe()}
 
     def _linear_type(self) -> type[LowRank] | type[Plu]:
