@@ -53,7 +53,7 @@ def flow_of(schema, kind, size=0.3):
     keys = jax.random.split(key, len(leaves))
     moved = [leaf + size * jax.random.normal(own, leaf.shape) for own, leaf in zip(keys, leaves, strict=True)]
     line = lambda *values: jnp.tile(jnp.array(values, jnp.float32), (len(features), 1))
-    marginals = MarginalMap(line(0, 0.25, 0.5, 1), line(0, 0.2, 0.3, 1))
+    marginals = MarginalMap.in_order(line(0, 0.25, 0.5, 1), line(0, 0.2, 0.3, 1))
     return eqx.tree_at(lambda model: model.marginals, jax.tree.unflatten(structure, moved), marginals)
 
 

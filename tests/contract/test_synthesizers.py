@@ -10,7 +10,6 @@ from functools import cache
 from math import inf
 
 import duckdb
-import jax
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -106,15 +105,6 @@ CASES = {
 
 over_methods = pytest.mark.parametrize("name", sorted(sf.REGISTRY))
 over_all = pytest.mark.parametrize(("name", "case"), [(name, case) for name in sorted(sf.REGISTRY) for case in CASES])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_programs(tmp_path_factory):
-    """Keep compiled programs on the disk while this file runs, for the fits that a seed repeats."""
-    before = jax.config.jax_compilation_cache_dir
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("programs")))
-    yield
-    jax.config.update("jax_compilation_cache_dir", before)
 
 
 def method_of(name, **settings):

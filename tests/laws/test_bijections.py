@@ -66,7 +66,7 @@ def marginal_map(features, bins=6):
     lines = [np.r_[0, np.cumsum(random.dirichlet(np.full(bins, 4.0)))] for _ in range(2 * features)]
     edges, shares = np.array(lines[:features]), np.array(lines[features:])
     edges[-1, -3:], shares[-1, -3:] = 1.0, 1.0
-    return MarginalMap(jnp.asarray(edges, jnp.float32), jnp.asarray(shares, jnp.float32))
+    return MarginalMap.in_order(jnp.asarray(edges, jnp.float32), jnp.asarray(shares, jnp.float32))
 
 
 BIJECTIONS: dict[str, tuple[int, Bijection]] = {

@@ -203,7 +203,7 @@ def test_a_shape_that_makes_no_sense_is_refused():
 def test_cells_behind_the_marginals_are_those_of_the_distribution_function():
     edges = np.array([0, 0.25, 0.5, 0.75, 1, 1], np.float32)
     shares = np.array([0, 0.1, 0.4, 0.45, 1, 1], np.float32)
-    marginals = MarginalMap(jnp.asarray(edges)[None].repeat(5, 0), jnp.asarray(shares)[None].repeat(5, 0))
+    marginals = MarginalMap.in_order(jnp.asarray(edges)[None].repeat(5, 0), jnp.asarray(shares)[None].repeat(5, 0))
     low, width = np.array([0.25, 0.0, 0.3, 1.0, 0.6]), np.array([0.25, 1.0, 0.0, 0.0, 1e-6])
     cells = ShareCells.behind(marginals, jnp.asarray(low, jnp.float32), jnp.asarray(width, jnp.float32))
     np.testing.assert_allclose(cells.low, np.interp(low, edges, shares), atol=1e-6)
@@ -223,7 +223,9 @@ def bent_flow(num, couplings):
     flow = eqx.tree_at(lambda model: (model.conditioner, model.linear), flow, jiggled(moving, 8, 0.35))
     edges = np.tile(np.array([0, 0.5, 0.75, 1], np.float32), (num, 1))
     shares = np.tile(np.array([0, 0.2, 0.7, 1], np.float32), (num, 1))
-    return eqx.tree_at(lambda model: model.marginals, flow, MarginalMap(jnp.asarray(edges), jnp.asarray(shares)))
+    return eqx.tree_at(
+        lambda model: model.marginals, flow, MarginalMap.in_order(jnp.asarray(edges), jnp.asarray(shares))
+    )
 
 
 def exact_log_mean(flow, low, width, nodes):

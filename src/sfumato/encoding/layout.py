@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from sfumato.schema import Schema
+from sfumato.schema import Categorical, Schema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -11,12 +11,14 @@ class Feature:
     """One coordinate of the unit cube.
 
     `size` is the number of equal cells that its values fall into, None where values are points. The role
-    `missing` is the flag of a nullable column: the lower half is present, the upper half is missing.
+    `missing` is the flag of a nullable column: the lower half is present, the upper half is missing. The values of
+    a `nominal` feature stand in no order that means anything.
     """
 
     column: str
     role: Literal["value", "missing"]
     size: int | None
+    nominal: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,5 +45,6 @@ def layout_of(schema: Schema) -> Layout:
         if column.nullable:
             features.append(Feature(column=name, role="missing", size=2))
         if column.num_values != 1:
-            features.append(Feature(column=name, role="value", size=column.num_values))
+            nominal = isinstance(column, Categorical) and not column.ordered and column.num_values > 2
+            features.append(Feature(column=name, role="value", size=column.num_values, nominal=nominal))
     return Layout(features=tuple(features))

@@ -24,7 +24,7 @@ from sfumato.privacy import Curator, FlatClip, SumQuery
 class MarginalShare:
     """How much of the budget goes to one-way marginals, over how many rounds, and how many bins a feature has."""
 
-    share: float = 0.1
+    share: float = 0.15
     rounds: int = 3
     bins: int = 128
 
@@ -43,23 +43,34 @@ def buy_marginals(curator: Curator, layout: Layout, settings: MarginalShare) -> 
     """
     sizes = [feature.size for feature in layout.features]
     rounds = settings.rounds if any(size is None or size > settings.bins for size in sizes) else 1
-    clip, share = FlatClip(bound=float(np.sqrt(len(sizes)))), settings.share / rounds
-    noise = curator.noise_of(clip.bound, share) / curator.size
+    parts = settings.share * 2.0 ** np.arange(rounds) / (2**rounds - 1)  # each round gets twice that before it
+    clip = FlatClip(bound=float(np.sqrt(len(sizes))))
+    noise = curator.noise_of(clip.bound, parts[-1]) / curator.size
     bins = int(np.clip(1 / max(_CLEAR * noise, 1e-9), 8, settings.bins))
     edges = [_even(size, bins, settings.bins) for size in sizes]
     num_edges = 1 + max(len(edge) - 1 if size is not None else bins for edge, size in zip(edges, sizes, strict=True))
     shares: list[np.ndarray] = []
-    for number in range(1, rounds + 1):
+    for number, part in enumerate(parts, 1):
         if number > 1:
             edges = [_finer(e, _onto_simplex(s), size, bins) for e, s, size in zip(edges, shares, sizes, strict=True)]
         purpose = f"one-way marginals, round {number} of {rounds}"
-        answer = curator.noisy_sum(_query(edges, purpose, num_edges, clip), share=share)
+        answer = curator.noisy_sum(_query(edges, purpose, num_edges, clip), share=float(part))
         table = answer.reshape(len(edges), -1) / curator.size
         counted = [row[: len(edge) - 1] for row, edge in zip(table, edges, strict=True)]
-        present = [_present(part, noise) for part in counted]
-        shares = [part / there for part, there in zip(counted, present, strict=True)]
-    joined = [_joined(edge, part, noise / there) for edge, part, there in zip(edges, shares, present, strict=True)]
-    return _map([edge for edge, _ in joined], [_onto_simplex(part) for _, part in joined], num_edges)
+        present = [_present(found, noise) for found in counted]
+        shares = [found / there for found, there in zip(counted, present, strict=True)]
+    joined = [_joined(edge, found, noise / there) for edge, found, there in zip(edges, shares, present, strict=True)]
+    found = [(edge, _onto_simplex(part)) for edge, part in joined]
+    split = [_by_level(*line, size, settings.bins) for line, size in zip(found, sizes, strict=True)]
+    return _map([edge for edge, _ in split], [part for _, part in split], num_edges)
+
+
+def _by_level(edges: np.ndarray, shares: np.ndarray, size: int | None, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """A bin for each value of a feature of few, where values were joined in equal parts."""
+    if size is None or size > most:
+        return edges, shares
+    levels = np.linspace(0, 1, size + 1)
+    return levels, np.diff(np.interp(levels, edges, np.concatenate([[0.0], np.cumsum(shares)])))
 
 
 def _present(counted: np.ndarray, noise: float) -> float:
@@ -67,7 +78,7 @@ def _present(counted: np.ndarray, noise: float) -> float:
     return float(np.clip(np.sum(counted), 3 * noise * np.sqrt(len(counted)), 1.0))
 
 
-_CLEAR = 4.0
+_CLEAR = 2.0
 """By how many deviations of the noise the share of an average bin should stand out."""
 
 
@@ -161,4 +172,4 @@ def _map(edges: list[np.ndarray], shares: list[np.ndarray], num_edges: int) -> M
         line = np.concatenate([[0.0], np.cumsum(kept)])
         places.append(np.pad(edge, (0, num_edges - len(edge)), constant_values=1.0))
         below.append(np.pad(line / line[-1], (0, num_edges - len(edge)), constant_values=1.0))
-    return MarginalMap(jnp.asarray(np.array(places), jnp.float32), jnp.asarray(np.array(below), jnp.float32))
+    return MarginalMap.in_order(jnp.asarray(np.array(places), jnp.float32), jnp.asarray(np.array(below), jnp.float32))

@@ -41,7 +41,7 @@ def _spline_flow(fields: Mapping[str, Any], tensor_sizes: Sequence[int]) -> Any:
     hidden = max(sizes["width"], sizes["num_features"] - 1)
     seen = sizes["num_features"] + sizes["embedding"] + (sizes["depth"] - 1) * hidden
     claimed = hidden * (seen + sizes["num_features"] * (3 * sizes["bins"] - 1))
-    num_tensors = 2 + 6 + 2 * (sizes["depth"] - 1) + 4
+    num_tensors = 3 + 6 + 2 * (sizes["depth"] - 1) + 4
     dequantiser = _dequantiser(fields["dequantiser"], sizes["num_features"]) if "dequantiser" in fields else None
     copula = fields.get("copula", False)
     if not isinstance(copula, bool):

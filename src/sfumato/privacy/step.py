@@ -244,7 +244,9 @@ def participants(
     num_rows = rows.real.shape[0]
     words = keystream(key, nonce(call, step, Stream.SAMPLING), num_rows * plan.sampling.words_per_row)
     taken = plan.sampling.draw(words, rows.real)
-    order = jnp.nonzero(taken, size=num_rows, fill_value=0)[0].astype(jnp.int32)
+    every = jnp.arange(num_rows, dtype=jnp.int32)
+    place = jnp.where(taken, jnp.cumsum(taken, dtype=jnp.int32) - 1, num_rows + every)  # past the end: dropped
+    order = jnp.zeros(num_rows, jnp.int32).at[place].set(every, mode="drop", unique_indices=True)
     row_key = jax.random.wrap_key_data(keystream(key, nonce(call, step, Stream.ROWS), 2))
     return order, jnp.sum(taken), row_key
 

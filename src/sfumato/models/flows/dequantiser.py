@@ -168,7 +168,8 @@ class ShareCells(eqx.Module):
     """The cells of a row behind its marginals: low ends, widths, and log of width behind over width before.
 
     A measured distribution function F sends [low, low + width] to [F(low), F(low + width)]. Behind F a feature is
-    uniform as far as the marginals go, so cells over many bins (of a missing value) ask nothing more of q.
+    uniform as far as the marginals go, so cells over many bins (of a missing value) ask nothing more of q. Bins in
+    another order hold a level each, so that no cell but that of a missing value spans several of them.
     For a point the log is that of the slope of F.
     """
 
@@ -179,7 +180,7 @@ class ShareCells(eqx.Module):
     @classmethod
     def behind(cls, marginals: MarginalMap, low: Float[Array, " d"], width: Float[Array, " d"]) -> "ShareCells":
         """What a marginal map makes of the cells of a row."""
-        return cls(*jax.vmap(_behind)(low, width, marginals.edges, marginals.shares))
+        return cls(*jax.vmap(_behind)(low, width, marginals.edges, marginals.shares, marginals.starts))
 
     def point(self, share: Float[Array, " d"]) -> Float[Array, " d"]:
         """The standard normal features at so large a share of each cell."""
@@ -221,7 +222,9 @@ def _log_logistic(z: Float[Array, " c"]) -> Float[Array, ""]:
     return jnp.sum(log_sigmoid(z) + log_sigmoid(-z))
 
 
-def _behind(low: Array, width: Array, edges: Float[Array, " edge"], shares: Float[Array, " edge"]) -> tuple[Array, ...]:
+def _behind(
+    low: Array, width: Array, edges: Float[Array, " edge"], shares: Float[Array, " edge"], starts: Float[Array, " bin"]
+) -> tuple[Array, ...]:
     place = jnp.sum(jnp.clip(low + 0.5 * width, EDGE, 1 - EDGE) >= edges[1:-1])
     bottom, top = edges[place], edges[place + 1]
     slope = jnp.maximum((shares[place + 1] - shares[place]) / jnp.maximum(top - bottom, 1e-12), 1e-12)
@@ -231,5 +234,5 @@ def _behind(low: Array, width: Array, edges: Float[Array, " edge"], shares: Floa
     start, stop = jnp.interp(low, edges, shares), jnp.interp(low + width, edges, shares)
     positive = jnp.where(width > 0, width, 1.0)
     ratio = jnp.where(single, slope, jnp.maximum((stop - start) / positive, 1e-12))
-    inside = jnp.maximum(shares[place] + (low - bottom) * slope, 0.0)
+    inside = jnp.maximum(starts[place] + (low - bottom) * slope, 0.0)
     return jnp.where(single, inside, start), ratio * width, jnp.log(ratio)
