@@ -14,7 +14,8 @@ from scipy.special import ndtri
 
 from sfumato.encoding.layout import layout_of
 from sfumato.errors import ArgumentError
-from sfumato.fitting.marginals import MarginalShare, _onto_simplex, buy_marginals
+from sfumato.fitting.histogram import onto_simplex
+from sfumato.fitting.marginals import MarginalShare, buy_marginals
 from sfumato.privacy import Adjacency, Budget, Curator, Ledger, Randomness
 from sfumato.schema import Categorical, Continuous, Integer, Schema
 
@@ -122,14 +123,14 @@ def test_the_simplex_projection_is_the_nearest_point():
     random = np.random.default_rng(6)
     for _ in range(200):
         values = random.normal(size=random.integers(1, 30)) * 10.0 ** random.integers(-3, 3)
-        found = _onto_simplex(values)
+        found = onto_simplex(values)
         assert found.min() >= 0 and found.sum() == pytest.approx(1, abs=1e-9)
         lowered = (values - found)[found > 0]
         assert np.ptp(lowered) < 1e-9 * (1 + np.abs(values).max())
         assert np.all(values[found == 0] <= lowered.max() + 1e-9)
     values = np.array([0.9, 0.5, -0.3])
     mutant = np.maximum(values, 0) / np.maximum(values, 0).sum()
-    assert np.linalg.norm(values - _onto_simplex(values)) < np.linalg.norm(values - mutant) - 1e-3
+    assert np.linalg.norm(values - onto_simplex(values)) < np.linalg.norm(values - mutant) - 1e-3
 
 
 def test_settings_that_make_no_sense_are_refused():

@@ -3,8 +3,7 @@
 A feature of few values gets a bin for each. One of many values is measured in rounds: where a bin turns out heavy, the
 next round cuts it finer, so that a value that many rows share (such as 0) ends up in a bin of its own, at a cost
 that does not depend on how many values there are.
-Reference: simplex projection as in Duchi et al. 2008; refining by mass as in private hierarchical histograms (Hay et
-al. 2010).
+Reference: refining by mass as in private hierarchical histograms (Hay et al. 2010).
 """
 
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from jaxtyping import Array, Float
 
 from sfumato.checks import between, whole
 from sfumato.encoding.layout import Layout
+from sfumato.fitting.histogram import by_level, distribution, on_grid, onto_simplex
 from sfumato.models.flows.marginal_map import MarginalMap
 from sfumato.privacy import Curator, FlatClip, SumQuery
 
@@ -52,25 +52,19 @@ def buy_marginals(curator: Curator, layout: Layout, settings: MarginalShare) -> 
     shares: list[np.ndarray] = []
     for number, part in enumerate(parts, 1):
         if number > 1:
-            edges = [_finer(e, _onto_simplex(s), size, bins) for e, s, size in zip(edges, shares, sizes, strict=True)]
+            edges = [_finer(e, onto_simplex(s), size, bins) for e, s, size in zip(edges, shares, sizes, strict=True)]
         purpose = f"one-way marginals, round {number} of {rounds}"
         answer = curator.noisy_sum(_query(edges, purpose, num_edges, clip), share=float(part))
         table = answer.reshape(len(edges), -1) / curator.size
         counted = [row[: len(edge) - 1] for row, edge in zip(table, edges, strict=True)]
         present = [_present(found, noise) for found in counted]
         shares = [found / there for found, there in zip(counted, present, strict=True)]
-    joined = [_joined(edge, found, noise / there) for edge, found, there in zip(edges, shares, present, strict=True)]
-    found = [(edge, _onto_simplex(part)) for edge, part in joined]
-    split = [_by_level(*line, size, settings.bins) for line, size in zip(found, sizes, strict=True)]
+    lines = [
+        distribution(edge, found, noise / there, size, bins=num_edges - 1)
+        for edge, found, there, size in zip(edges, shares, present, sizes, strict=True)
+    ]
+    split = [by_level(*line, size, settings.bins) for line, size in zip(lines, sizes, strict=True)]
     return _map([edge for edge, _ in split], [part for _, part in split], num_edges)
-
-
-def _by_level(edges: np.ndarray, shares: np.ndarray, size: int | None, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """A bin for each value of a feature of few, where values were joined in equal parts."""
-    if size is None or size > most:
-        return edges, shares
-    levels = np.linspace(0, 1, size + 1)
-    return levels, np.diff(np.interp(levels, edges, np.concatenate([[0.0], np.cumsum(shares)])))
 
 
 def _present(counted: np.ndarray, noise: float) -> float:
@@ -85,36 +79,7 @@ _CLEAR = 2.0
 def _even(size: int | None, bins: int, most: int) -> np.ndarray:
     """A bin for each value where there are few; else as many equal bins as the noise allows."""
     num = size if size is not None and size <= most else bins
-    return _on_grid(np.linspace(0, 1, num + 1), size)
-
-
-def _joined(edges: np.ndarray, shares: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
-    """Bins that do not stand out of the noise joined with such neighbours, until together they do.
-
-    What a tail holds is then known, though not where in it. A bin that stands out stays by itself.
-
-    >>> edges, shares = _joined(np.linspace(0, 1, 6), np.array([0.01, 0.01, 0.9, 0.04, 0.04]), 0.01)
-    >>> edges.round(1).tolist(), shares.round(2).tolist()
-    ([0.0, 0.4, 0.6, 0.8, 1.0], [0.02, 0.9, 0.04, 0.04])
-    """
-    cuts: list[float] = [0.0]
-    sums: list[float] = []
-    held, count = 0.0, 0
-    for place, share in enumerate(shares):
-        alone = share >= 3 * noise
-        if alone and count:  # what was being joined ends before a bin that stands out
-            cuts, sums, held, count = [*cuts, float(edges[place])], [*sums, held], 0.0, 0
-        held, count = held + share, count + 1
-        if alone or held >= 3 * noise * np.sqrt(count):
-            cuts, sums, held, count = [*cuts, float(edges[place + 1])], [*sums, held], 0.0, 0
-    if count:
-        cuts, sums = [*cuts, 1.0], [*sums, held]
-    return np.array(cuts), np.array(sums)
-
-
-def _on_grid(edges: np.ndarray, size: int | None) -> np.ndarray:
-    """Edges moved to borders of cells, so that no value is cut in two."""
-    return edges if size is None else np.unique(np.round(edges * size)) / size
+    return on_grid(np.linspace(0, 1, num + 1), size)
 
 
 def _finer(edges: np.ndarray, shares: np.ndarray, size: int | None, bins: int) -> np.ndarray:
@@ -125,7 +90,7 @@ def _finer(edges: np.ndarray, shares: np.ndarray, size: int | None, bins: int) -
     wanted = np.interp(np.linspace(0, 1, bins // 2 + 1), cumulative / cumulative[-1], edges)
     # Half of the new bins have equal mass; the others are the old edges that stand furthest apart from them.
     old = edges[1:-1][np.argsort(-shares[:-1] - shares[1:])][: bins - bins // 2 - 1]
-    return _on_grid(np.unique(np.concatenate([[0.0], wanted[1:-1], old, [1.0]])), size)
+    return on_grid(np.unique(np.concatenate([[0.0], wanted[1:-1], old, [1.0]])), size)
 
 
 class _Counter(eqx.Module):
@@ -147,18 +112,6 @@ def _query(edges: list[np.ndarray], purpose: str, num_edges: int, clip: FlatClip
     padded = [np.pad(edge, (0, num_edges - len(edge)), constant_values=1.0) for edge in edges]
     count = _Counter(jnp.asarray(np.array(padded), jnp.float32))
     return SumQuery(function=count, num_entries=len(edges) * (num_edges - 1), clip=clip, purpose=purpose)
-
-
-def _onto_simplex(values: Float[np.ndarray, " bin"]) -> Float[np.ndarray, " bin"]:
-    """The nearest shares: none negative, one in all. Noise on empty bins goes to zero instead of adding up.
-
-    >>> _onto_simplex(np.array([0.9, 0.2, -0.1])).round(3).tolist()
-    [0.85, 0.15, 0.0]
-    """
-    ordered = np.sort(values)[::-1]
-    excess = (np.cumsum(ordered) - 1) / np.arange(1, len(values) + 1)
-    cut = excess[np.nonzero(ordered > excess)[0][-1]]
-    return np.maximum(values - cut, 0.0)
 
 
 _FLOOR = 0.002
