@@ -146,6 +146,19 @@ def test_sums_do_not_overflow():
         assert int(total.on_grid()["w"][0]) == 2**25 * GRID
 
 
+def test_sums_of_chunks_are_exact_below_zero_too():
+    """Against Python's whole numbers, in chunks that leave something over on either side of zero."""
+    chunks = [-1, 1, -(2**20), 2**20 - 1, -(2**41) - 7, 2**45 + 5, -(2**60) + 3, -(2**19), 2**19 - 1]
+    step = _FINE // GRID
+    with jax.enable_x64(True):
+        total = FineSum.zero({"w": jnp.zeros(1)})
+        for place, chunk in enumerate(chunks):
+            total = total.plus({"w": jnp.full(1, chunk, jnp.int64)})
+            whole, rest = (int(part["w"][0]) for part in (total.whole, total.rest))
+            assert 0 <= rest < step and whole * step + rest == sum(chunks[: place + 1])
+            assert int(total.on_grid()["w"][0]) == (sum(chunks[: place + 1]) + step // 2) // step
+
+
 def test_models_of_too_much_rounding_are_refused():
     assert slack_of(30_000, 12) < 0.01
     with pytest.raises(ArgumentError, match="Too many"):

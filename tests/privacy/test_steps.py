@@ -14,10 +14,12 @@ from privacy.doors import Pulls, curator_of, gradients_of, linear_loss, multipli
 from privacy.test_noise import _assert_deviation
 from sfumato.errors import ArgumentError
 from sfumato.privacy import Randomness
+from sfumato.privacy.chacha import keystream
 from sfumato.privacy.clipping import GRID
 from sfumato.privacy.factored import MOST_DRAWN
 from sfumato.privacy.factors import FactoredLoss
-from sfumato.privacy.step import PrivateRows, factored_step, gradient_step, run_steps
+from sfumato.privacy.randomness import Stream, nonce
+from sfumato.privacy.step import PrivateRows, factored_step, gradient_step, participants, run_steps
 
 LOSSES = {"plain": lambda num: linear_loss, "factored": lambda num: Pulls(num // 4, num - num // 4)}
 
@@ -101,3 +103,16 @@ def test_a_loss_in_factors_adds_up_as_its_plain_form():
 def test_a_batch_past_the_slack_is_refused():
     with pytest.raises(ArgumentError, match="batch"):
         factored_step(Pulls(1, 1), jnp.zeros(2), plan_of(), 1.0, MOST_DRAWN)
+
+
+@pytest.mark.parametrize("rate", [1e-8, 0.01, 0.5, 1.0], ids=str)
+def test_every_drawn_row_takes_part_once(rate):
+    """The places of a step's rows are those that the sampling took, each once, in order, and no row of padding."""
+    rows, key = PrivateRows.of({"x": np.zeros((1000, 1), np.float32)}), Randomness.from_seed(4).key
+    plan = plan_of(rate=rate, bound=1.0, steps=1)
+    with jax.enable_x64(True):
+        order, count, _ = jax.jit(lambda key: participants(plan, rows, key, 1, 3))(key)
+        words = keystream(key, nonce(1, 3, Stream.SAMPLING), rows.real.shape[0])
+        taken = np.flatnonzero(plan.sampling.draw(words, rows.real))
+    assert int(count) == len(taken) and order.shape == rows.real.shape
+    assert np.array_equal(order[: int(count)], taken) and not np.asarray(order[int(count) :]).any()

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int32, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from sfumato.checks import between
 from sfumato.errors import ArgumentError
@@ -113,20 +113,13 @@ def from_memory(function: Callable[[Any], Any], values: Any, needed: Bool[Array,
     into a loop of one turn: it cannot know how many turns there are, and everything inside depends on the turn, so that
     nothing can be moved in or out.
     """
-    only = lambda number: jax.tree.map(lambda value: jnp.where(number == 0, value, jnp.zeros_like(value)), values)
-    return in_turns(function, only, needed.astype(jnp.int32))
 
+    def turn(number: Array, found: Any) -> Any:
+        same = jax.tree.map(lambda value: jnp.where(number == 0, value, jnp.zeros_like(value)), values)
+        return jax.tree.map(jnp.add, found, function(same))
 
-def in_turns(function: Callable[[Any], Any], take: Callable[[Array], Any], turns: Int32[Array, ""]) -> Any:
-    """The sum of function(take(turn)) over so many turns of a loop; zeros for none.
-
-    ``from_memory`` for more than one turn. All that ``take`` hands out must depend on the turn: a slice of some of
-    the rows does, while a compiler knows a slice of all of them for the whole, and moves it out of the loop.
-    """
-    turn = lambda number, found: jax.tree.map(jnp.add, found, function(take(number)))
-    shapes = jax.eval_shape(lambda number: function(take(number)), jax.ShapeDtypeStruct((), jnp.int32))
-    start = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    return jax.lax.fori_loop(0, turns, turn, start)
+    start = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, values))
+    return jax.lax.fori_loop(0, needed.astype(jnp.int32), turn, start)
 
 
 def _as_float32(leaf: Array) -> Array:

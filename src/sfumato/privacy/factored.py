@@ -11,7 +11,7 @@ down until that holds). Groups are added as whole numbers of 2**-40 bounds, exac
 the grid of 2**-20 bounds. So if neighbours' exact sums differ by at most bound * (1 - slack), their rounded ones differ
 in every entry by at most one grid step more, plus the errors above for every group on both sides. ``slack`` is the
 Euclidean norm of that excess over all entries, for as many rows as a step may draw. Norm and sum are taken of the very
-same float32 numbers, which ``from_memory`` and ``in_turns`` see to: a compiler would compute them twice.
+same float32 numbers, which ``from_memory`` sees to: a compiler would compute them twice.
 """
 
 import math
@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Float64, Int64
 
 from sfumato.errors import ArgumentError
-from sfumato.privacy.clipping import GRID, FlatClip, from_memory, in_turns
+from sfumato.privacy.clipping import GRID, FlatClip, from_memory
 from sfumato.privacy.factors import ADDED, FactoredLoss, Rule, Weights
 
 CANCEL = 16.0
@@ -36,37 +36,22 @@ MOST_DRAWN = 2**24
 MOST_SLACK = 0.05
 """Of the bound. Fast clipping is exact up to rounding errors, and where those have to be feared it does not pay."""
 
-_CACHED = 3 * ADDED
 _FINE = 2**40
 _UNIT = 2.0**-53
-_BITS = (_FINE // GRID).bit_length() - 1  # of fine steps within a step of the grid
+_BITS = (_FINE // GRID).bit_length() - 1  # a step of the grid is 2**_BITS fine ones
 
 
 def chunk_rows(expected_batch: float, draws: int = 1) -> int:
     """Rows whose factors are held at once, for a step that is expected to draw so many, at so many draws a row.
 
-    A step of the usual size should fill its chunks: what is padding in the last one is work for nothing. A CPU shares
-    what is large enough between its cores, and has a cache to keep to; on a GPU few large chunks are best.
+    What is padding in the last chunk is work for nothing. On a CPU a chunk must fit the cache, and several small ones
+    leave less to pad; on a GPU few large ones are best, which a step of the usual size should fill.
     """
     usual = expected_batch + 2 * math.sqrt(expected_batch)
-    on_cpu = jax.default_backend() == "cpu"
-    most = (640 if on_cpu else 16_384) // draws
-    unit = _CACHED if on_cpu and min(usual, most) > 2 * _CACHED else ADDED
-    if usual <= most:
-        return unit * math.ceil(usual / unit)
-    sizes = range(unit * math.ceil(most / 2 / unit), most + 1, unit)
-    return min(sizes, key=lambda size: (size * math.ceil(usual / size), -size), default=unit)
-
-
-def piece_rows(num_rows: int, draws: int) -> int:
-    """Rows of a chunk whose norms and sums are made at once: on a CPU as many as its cache holds in 64 bits.
-
-    A divisor of ``num_rows``, so that no row is in two pieces.
-    """
-    if jax.default_backend() != "cpu":
-        return num_rows
-    sizes = (_CACHED, ADDED) if draws == 1 else (ADDED,)
-    return next((size for size in sizes if num_rows % size == 0), num_rows)
+    if jax.default_backend() == "cpu":
+        return ADDED * max(1, math.ceil(min(usual, 96 / draws) / ADDED))
+    chunks = max(1, round(usual * draws / 16_384))
+    return ADDED * max(1, math.ceil(usual / chunks / ADDED))
 
 
 def slack_of(num_entries: int, num_uses: int) -> float:
@@ -94,17 +79,6 @@ class Factors(eqx.Module):
         notes = {} if rule.source is None else {rule.source: jnp.where(keep, self.notes[rule.source], 0.0)}
         return notes, {rule.target: jnp.where(keep, self.backs[rule.target], 0.0)}
 
-    def piece(
-        self, turn: Array, rows: int, turns: Array, valid: Bool[Array, " row"]
-    ) -> tuple["Factors", Bool[Array, " piece"]]:
-        """The factors of so many rows, those of one of so many turns, and which of them are valid.
-
-        What is common to all rows is there in every turn, but in a way that depends on the turn (see ``in_turns``).
-        """
-        cut = lambda values: jax.lax.dynamic_slice_in_dim(values, turn * rows, rows)
-        common = {name: jnp.where(turn < turns, part, 0.0) for name, part in self.common.items()}
-        return Factors(jax.tree.map(cut, self.notes), jax.tree.map(cut, self.backs), common), cut(valid)
-
 
 def factors_of(loss: FactoredLoss, weights: Weights, batch: Any, keys: Array) -> Factors:
     """One forward and one backward pass over a chunk of rows."""
@@ -129,13 +103,8 @@ def factored_sum(
     loss: FactoredLoss, weights: Weights, clip: FlatClip, factors: Factors, valid: Bool[Array, " row"]
 ) -> dict[str, Int64[Array, "..."]]:
     """The clipped sum over the valid rows of a chunk, in steps of 2**-40 bounds."""
-    total = lambda given: _factored_sum(loss, weights, clip, *given)
-    piece = piece_rows(valid.shape[0], draws_of(loss))
-    if piece == valid.shape[0]:
-        return from_memory(lambda factors: total((factors, valid)), factors, jnp.any(valid))
-    last = jnp.max(jnp.where(valid, jnp.arange(valid.shape[0], dtype=jnp.int32), -1))
-    turns = last // piece + 1
-    return in_turns(total, lambda turn: factors.piece(turn, piece, turns, valid), turns)
+    total = lambda factors: _factored_sum(loss, weights, clip, factors, valid)
+    return from_memory(total, factors, jnp.any(valid))
 
 
 def _factored_sum(
@@ -189,7 +158,7 @@ class FineSum(eqx.Module):
     def plus(self, fine: Mapping[str, Int64[Array, "..."]]) -> "FineSum":
         """With one more chunk."""
         fine = {name: self.rest[name] + value for name, value in fine.items()}
-        # A shift is a division that rounds down, for numbers below zero too, and much less work.
+        # A shift is a division that rounds down, for numbers below zero too, and less work.
         return FineSum(
             {name: self.whole[name] + (value >> _BITS) for name, value in fine.items()},
             {name: value & (2**_BITS - 1) for name, value in fine.items()},

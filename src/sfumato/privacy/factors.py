@@ -102,7 +102,9 @@ class MatrixRule:
         """The sum of factor times gradient over each group of ``ADDED`` rows, without what is common to all rows."""
         into, back = self._uses(notes[self.source]), self._uses(backs[self.target])
         weighted = back.astype(jnp.float64) * factor[:, None, None, None]
-        return self._masked(jnp.einsum("cnbuo,cnbui->cboi", _grouped(weighted), _grouped(_wide(into))))
+        # The left side of a product is copied first, and the largest layers have fewer inputs than outputs.
+        found = jnp.einsum("cnbui,cnbuo->cbio", _grouped(_wide(into)), _grouped(weighted))
+        return self._masked(jnp.swapaxes(found, -1, -2))
 
     def gradients(self, notes: Mapping[str, Array], backs: Mapping[str, Array]) -> Float[Array, "row ..."]:
         """The gradient of each row by itself, for clipping that must see every entry of it."""

@@ -244,9 +244,10 @@ def participants(
     num_rows = rows.real.shape[0]
     words = keystream(key, nonce(call, step, Stream.SAMPLING), num_rows * plan.sampling.words_per_row)
     taken = plan.sampling.draw(words, rows.real)
-    every = jnp.arange(num_rows, dtype=jnp.int32)
-    place = jnp.where(taken, jnp.cumsum(taken, dtype=jnp.int32) - 1, num_rows + every)  # past the end: dropped
-    order = jnp.zeros(num_rows, jnp.int32).at[place].set(every, mode="drop", unique_indices=True)
+    every = jnp.arange(num_rows)
+    # Each row that was drawn goes to a place of its own; places past the end are dropped.
+    place = jnp.where(taken, jnp.cumsum(taken, dtype=jnp.int32) - 1, num_rows + every)
+    order = jnp.zeros(num_rows, jnp.int32).at[place].set(every.astype(jnp.int32), mode="drop", unique_indices=True)
     row_key = jax.random.wrap_key_data(keystream(key, nonce(call, step, Stream.ROWS), 2))
     return order, jnp.sum(taken), row_key
 
