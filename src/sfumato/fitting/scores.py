@@ -1,7 +1,7 @@
 """Scores: what a row's cells say about standard normal features, as numbers that can be summed.
 
-The score of a cell is the mean of a standard normal in it. Scores end at 2.5, so that no row weighs much more than
-others.
+The score of a cell is the mean of a standard normal in it. Scores end at 1.5, so that no row weighs much more than
+others; what that hides is undone with what the cells hide.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from sfumato.encoding.layout import Layout
 from sfumato.models.flows.dequantiser import ShareCells
 from sfumato.models.flows.marginal_map import MarginalMap
 
-_CUT = 2.5
+_CUT = 1.5
 _FINEST = 1_024  # cells; features of more values are taken for continuous ones
 TERMS = 32
 """Of the expansion in Hermite polynomials."""
