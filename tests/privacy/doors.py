@@ -10,13 +10,17 @@ from sfumato.privacy import Adjacency, Budget, Curator, FlatClip, Ledger, Poisso
 from sfumato.privacy.factors import Rule, VectorRule
 from sfumato.privacy.plan import SgdPlan as Plan
 
+NARROW = Budget(epsilon=0.1, delta=1e-5)
+"""For noise that is compared with its own multiplier: much noise takes the accountant a tenth of the time."""
+
 WIDE = Budget(epsilon=2.0, delta=1e-5)
+"""For what must be seen through the noise."""
 
 
 def curator_of(
     rows: np.ndarray,
     *,
-    budget: Budget = WIDE,
+    budget: Budget = NARROW,
     adjacency: Adjacency | None = None,
     size: int | None = None,
     seed: int = 0,

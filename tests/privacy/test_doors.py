@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sfumato.privacy.step as step
-from privacy.doors import curator_of, gradients_of, linear_loss, multiplier_of, plan_of
+from privacy.doors import WIDE, curator_of, gradients_of, linear_loss, multiplier_of, plan_of
 from sfumato.errors import ArgumentError
 from sfumato.privacy import Adjacency, FixedSizeSampling, FlatClip, Randomness, Relation, SgdPlan, SumQuery
 from sfumato.privacy.clipping import GRID
@@ -163,7 +163,7 @@ def test_fixed_size_batches_go_with_replace_one():
 
 
 def test_an_undeclared_size_is_measured_once_and_charged():
-    curator = curator_of(np.ones((500, 1)))
+    curator = curator_of(np.ones((500, 1)), budget=WIDE)
     curator._size = curator._declared = None
     sizes = {curator.size for _ in range(3)}
     assert len(sizes) == 1

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from privacy.test_clipping import hostile
-from privacy.test_factored import flow_of, key_of, looped, rows_of
+from privacy.test_factored import compiled_factors, flow_of, key_of, looped, rows_of
 from sfumato.errors import ArgumentError
 from sfumato.fitting.clipping import Clipping
 from sfumato.fitting.flow_loss import FlowLoss
 from sfumato.privacy import FlatClip, LayerClip, PoissonSampling, SgdPlan, SparseClip, UnitClip
 from sfumato.privacy.clipping import GRID, Part
-from sfumato.privacy.factored import _FINE, factored_sum, factors_of, row_gradients, shaped_sum, slack_of
+from sfumato.privacy.factored import _FINE, factored_sum, row_gradients, shaped_sum, slack_of
 from sfumato.privacy.fine_clipping import sparsified
 from sfumato.privacy.step import PrivateRows, batch_total
 
@@ -180,13 +180,14 @@ def test_fast_clipping_by_layer_is_the_loop_over_rows(linear):
     with jax.enable_x64(True):
         weights = loss.weights(flow)
         gradients, names = looped(loss, weights, rows, keys), sorted(weights)
+        factors = compiled_factors(loss, weights, rows, keys)
         norms = np.sqrt(sum(np.sum(value.reshape(24, -1) ** 2, axis=1) for value in gradients.values()))
         slack = slack_of(sum(weight.size for weight in weights.values()), 6)
         parts = [loss.rules[name].part(weights[name]) for name in names]
         vectors = [jnp.asarray(gradients[name], jnp.float64) for name in names]
         for bound in (0.1, float(np.median(norms))):
             clip = LayerClip(bound=bound)
-            fine = factored_sum(loss, weights, clip, factors_of(loss, weights, rows, keys), jnp.asarray(valid))
+            fine = factored_sum(loss, weights, clip, factors, jnp.asarray(valid))
             for name, part in zip(names, clip.shaped(vectors, parts, keys), strict=True):
                 wanted = np.tensordot(valid * (1 - slack), np.asarray(part), 1)
                 error = np.linalg.norm(np.asarray(fine[name]) * bound / _FINE - wanted)
@@ -200,7 +201,7 @@ def test_gradients_made_from_factors_are_those_of_the_loop(linear):
     valid = jnp.arange(24) < 20
     with jax.enable_x64(True):
         weights = loss.weights(flow)
-        factors, names = factors_of(loss, weights, rows, keys), sorted(weights)
+        factors, names = compiled_factors(loss, weights, rows, keys), sorted(weights)
         found, expected = row_gradients(loss, factors), looped(loss, weights, rows, keys)
         parts = [loss.rules[name].part(weights[name]) for name in names]
         for name, value in expected.items():

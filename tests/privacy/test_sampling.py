@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from privacy.doors import curator_of, gradients_of, plan_of
+from privacy.doors import WIDE, curator_of, gradients_of, plan_of
 from sfumato.errors import ArgumentError
 from sfumato.privacy import FixedSizeSampling, PoissonSampling, Randomness
 from sfumato.privacy.chacha import keystream
@@ -75,7 +75,7 @@ def test_a_descent_never_truncates_its_batches():
     false alarm below 2e-6 together; the key is fixed.
     """
     num_rows, rate, steps = 3000, 0.3, 400
-    curator = curator_of(np.ones((num_rows, 1)))
+    curator = curator_of(np.ones((num_rows, 1)), budget=WIDE)
     counts = gradients_of(curator, plan_of(rate=rate, steps=steps), 1)[:, 0] * num_rows * rate
     noise = curator._ledger.entries[-1].event.noise_multiplier
     expected = num_rows * rate * (1 - rate) + noise**2
