@@ -59,12 +59,12 @@ def draw_clipping(runs: list[Run], target: Path) -> None:
 
 
 def draw_dequantisation(runs: list[Run], target: Path) -> None:
-    """Figure 5: both dequantisations by epsilon."""
+    """Figure 5: ways of dequantisation by epsilon."""
     from matplotlib import pyplot as plt
 
     grid, axes = plt.subplots(1, 3, figsize=(12, 3.8), squeeze=False, layout="constrained")
     for axis, (value, label) in zip(axes[0], _VALUES.items(), strict=True):
-        for number, kind in enumerate(("uniform", "variational")):
+        for number, kind in enumerate(("uniform", "variational", "copula")):
             mine = [run for run in runs if run["point"]["kind"] == kind]
             plot(axis, mine, value, lambda run: run["epsilon"], colour=_COLOURS[number], label=kind, joined=True)
         epsilons = sorted({run["epsilon"] for run in runs})

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 from sfumato.checks import whole
 from sfumato.encoding.layout import Layout
 from sfumato.errors import ArgumentError
+from sfumato.fitting.batches import sampling_rate
 from sfumato.fitting.clipping import Clipping
 from sfumato.fitting.correlations import CorrelationShare, buy_correlations
 from sfumato.fitting.flow_loss import FlowLoss
@@ -111,7 +112,9 @@ class HFlow:
         if self.batch is not None:
             whole(1, batch=self.batch)
         if self.marginals is None and self.correlations is not None:
-            raise ArgumentError("Correlations are those of features behind marginals: correlations need marginals.")
+            raise ArgumentError(
+                "Correlations are those of features behind marginals and need marginals: set correlations to None too."
+            )
 
     @classmethod
     def paper(cls) -> Self:
@@ -151,13 +154,8 @@ class HFlow:
 
     def plan(self, declared: int | None) -> SgdPlan:
         """Sampling, clipping and steps for a table of a declared size, or a twentieth of the rows without one."""
-        clip = self.clipping.clip()
-        if declared is None:
-            if self.batch is not None:
-                raise ArgumentError("A batch size needs a declared table size: set 'rows' in the schema.")
-            return SgdPlan(sampling=PoissonSampling(rate=1 / 20), clip=clip, steps=self.steps)
-        batch = self.batch if self.batch is not None else min(4_096, max(256, declared // 20))
-        return SgdPlan(sampling=PoissonSampling(rate=min(1.0, batch / declared)), clip=clip, steps=self.steps)
+        sampling = PoissonSampling(rate=sampling_rate(declared, self.batch, 20))
+        return SgdPlan(sampling=sampling, clip=self.clipping.clip(), steps=self.steps)
 
     def fit(self, curator: Curator, layout: Layout) -> SplineFlow:
         plan = self.plan(curator.declared_size)

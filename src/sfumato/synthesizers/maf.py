@@ -9,6 +9,7 @@ import jax
 from sfumato.checks import positive, whole
 from sfumato.encoding.layout import Layout
 from sfumato.errors import ArgumentError
+from sfumato.fitting.batches import expected_batch, sampling_rate
 from sfumato.fitting.likelihood import Optimiser, fit_likelihood
 from sfumato.fitting.scaling import ScalingShare, buy_scaling
 from sfumato.models.flows.flow import MafShape, MaskedAutoregressiveFlow
@@ -75,15 +76,15 @@ class Maf:
     def plan(self, declared: int | None) -> SgdPlan:
         """Sampling, clipping and steps for a table of a declared size; a sixth of the rows where none is declared."""
         clip = FlatClip(bound=self.clip)
-        if declared is None:
-            if self.batch is not None or self.sampling == "fixed-size":
-                raise ArgumentError("A batch size needs a declared table size: set 'rows' in the schema.")
-            return SgdPlan(sampling=PoissonSampling(rate=1 / 6), clip=clip, steps=self.steps)
-        batch = self.batch if self.batch is not None else min(4_096, max(256, declared // 6))
-        if self.sampling == "fixed-size":
-            fixed = FixedSizeSampling(batch=min(batch, declared), rows=declared)
-            return SgdPlan(sampling=fixed, clip=clip, steps=self.steps)
-        return SgdPlan(sampling=PoissonSampling(rate=min(1.0, batch / declared)), clip=clip, steps=self.steps)
+        if self.sampling == "poisson":
+            rate = sampling_rate(declared, self.batch, 6)
+            return SgdPlan(sampling=PoissonSampling(rate=rate), clip=clip, steps=self.steps)
+        batch = expected_batch(declared, self.batch, 6)
+        if declared is None or batch is None:
+            raise ArgumentError("A batch size needs a declared table size: set 'rows' in the schema.")
+        return SgdPlan(
+            sampling=FixedSizeSampling(batch=min(batch, declared), rows=declared), clip=clip, steps=self.steps
+        )
 
     def fit(self, curator: Curator, layout: Layout) -> MaskedAutoregressiveFlow:
         plan = self.plan(curator.declared_size)
