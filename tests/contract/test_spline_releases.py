@@ -9,7 +9,6 @@ import tracemalloc
 from dataclasses import replace
 from functools import cache
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,6 +26,7 @@ from contract.test_release_files import (
 )
 from sfumato.encoding.layout import layout_of
 from sfumato.errors import ArgumentError, ReleaseError
+from sfumato.models.flows.copula import Copula
 from sfumato.models.flows.dequantiser import DequantiserShape
 from sfumato.models.flows.marginal_map import MarginalMap
 from sfumato.models.flows.spline_flow import SplineFlow, SplineFlowShape
@@ -35,7 +35,13 @@ from sfumato.release import release as release_module
 from sfumato.release import store
 from sfumato.schema import Continuous, Integer, Schema
 
-KINDS = {"low-rank": ("low-rank", 0), "plu": ("plu", 0), "learned": ("low-rank", 1), "learned twice": ("plu", 2)}
+KINDS = {
+    "low-rank": ("low-rank", 0),
+    "plu": ("plu", 0),
+    "copula": ("low-rank", 0),
+    "learned": ("low-rank", 1),
+    "learned twice": ("plu", 2),
+}
 """The linear part, and the couplings of a dequantiser; 0 for none."""
 
 over_kinds = pytest.mark.parametrize("kind", KINDS)
@@ -49,12 +55,13 @@ def flow_of(schema, kind, size=0.3):
     learned = DequantiserShape(places, width=5, summary=3, couplings=couplings) if couplings else None
     shape = SplineFlowShape(len(features), 2, 6, 2, 2, 4, 1, linear)
     key = jax.random.wrap_key_data(jnp.array([5, 6], jnp.uint32))
-    leaves, structure = jax.tree.flatten(SplineFlow.start(shape, key=key, dequantiser=learned))
+    leaves, structure = jax.tree.flatten(SplineFlow.start(shape, key=key, dequantiser=learned).trainable())
     keys = jax.random.split(key, len(leaves))
     moved = [leaf + size * jax.random.normal(own, leaf.shape) for own, leaf in zip(keys, leaves, strict=True)]
     line = lambda *values: jnp.tile(jnp.array(values, jnp.float32), (len(features), 1))
     marginals = MarginalMap.in_order(line(0, 0.25, 0.5, 1), line(0, 0.2, 0.3, 1))
-    return eqx.tree_at(lambda model: model.marginals, jax.tree.unflatten(structure, moved), marginals)
+    correlated = jnp.linalg.cholesky(0.5 * jnp.eye(len(features), dtype=jnp.float32) + 0.5)
+    return jax.tree.unflatten(structure, moved).behind(marginals, Copula(correlated) if kind == "copula" else None)
 
 
 @cache
@@ -115,6 +122,8 @@ def forged(kind):
             add(f"{field} = {value!r}", {**model, field: value})
     for value in ("plu" if model["linear"] == "low-rank" else "low-rank", "", None, 5, []):
         add(f"linear = {value!r}", {**model, "linear": value})
+    for value in (None, 1, "yes", [], not model.get("copula", False)):
+        add(f"copula = {value!r}", {**model, "copula": value})
     add("another kind", {**model, "kind": "masked_autoregressive_flow"})
     add("unknown field", {**model, "surprise": 1})
     own = model.get("dequantiser", {"discrete": [1], "width": 5, "summary": 3, "components": 4, "couplings": 1})
@@ -138,7 +147,7 @@ def forged(kind):
     return {name: file for name, file in found.items() if file != content_of(kind)}
 
 
-@pytest.mark.parametrize("kind", ["plu", "learned"])
+@pytest.mark.parametrize("kind", ["copula", "learned"])
 def test_forged_descriptions_are_refused_quickly_and_with_little_memory(kind):
     files, wrong = forged(kind), []
     assert len(files) > 140
