@@ -131,13 +131,19 @@ def grid(raw: Tensor) -> Tensor:
 
 def spline(x: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
     """The rational-quadratic spline with straight tails, and the log of its slope (Durkan et al. 2019)."""
-    raw = LIMIT * torch.tanh(parameters / LIMIT)
-    xs, ys = grid(raw[..., :BINS]), grid(raw[..., BINS : 2 * BINS])
-    slopes = functional.pad(functional.softplus(raw[..., 2 * BINS :] + UNIT_SLOPE) + LEAST, (1, 1), value=1.0)
+    raw = LIMIT * torch.tanh(parameters[..., : 2 * BINS] / LIMIT)
+    xs, ys = grid(raw[..., :BINS]), grid(raw[..., BINS:])
+    steep = functional.pad(parameters[..., 2 * BINS :], (1, 1))
     point = x.clamp(-BOX, BOX)
     place = torch.sum(point[..., None] >= xs[..., 1:-1].detach(), dim=-1, keepdim=True)
     take = lambda values, index: torch.gather(values, -1, index)[..., 0]
-    left, bottom, start, end = take(xs, place), take(ys, place), take(slopes, place), take(slopes, place + 1)
+    slope = lambda raw: functional.softplus(LIMIT * torch.tanh(raw / LIMIT) + UNIT_SLOPE) + LEAST
+    left, bottom, start, end = (
+        take(xs, place),
+        take(ys, place),
+        slope(take(steep, place)),
+        slope(take(steep, place + 1)),
+    )
     width, height = take(xs, place + 1) - left, take(ys, place + 1) - bottom
     mean = height / width
     share = (point - left) / width

@@ -58,8 +58,8 @@ class SplineMap(UnivariateMap):
     def forward(self, x: Array, parameters: Float[Array, " p"]) -> tuple[Array, Array]:
         inside = jnp.abs(x) < self.box
         point = jnp.clip(x, -self.box, self.box)
-        xs, ys, slopes = self._knots(parameters)
-        piece = _piece(xs, ys, slopes, _place(point, xs))
+        xs, ys = self._knots(parameters)
+        piece = self._piece(xs, ys, parameters, _place(point, xs))
         share = (point - piece.left) / piece.width
         both = share * (1 - share)
         under = piece.mean_slope + piece.bend * both
@@ -71,8 +71,8 @@ class SplineMap(UnivariateMap):
     def inverse(self, y: Array, parameters: Float[Array, " p"]) -> Array:
         inside = jnp.abs(y) < self.box
         point = jnp.clip(y, -self.box, self.box)
-        xs, ys, slopes = self._knots(parameters)
-        piece = _piece(xs, ys, slopes, _place(point, ys))
+        xs, ys = self._knots(parameters)
+        piece = self._piece(xs, ys, parameters, _place(point, ys))
         rise = point - piece.bottom
         # The share of the piece solves a quadratic; this form of the root has no cancellation.
         a = piece.height * (piece.mean_slope - piece.slope_left) + rise * piece.bend
@@ -82,14 +82,24 @@ class SplineMap(UnivariateMap):
         share = jnp.clip(2 * c / (-b - root), 0.0, 1.0)
         return jnp.where(inside, piece.left + share * piece.width, y)
 
-    def _knots(self, parameters: Float[Array, " p"]) -> tuple[Array, Array, Array]:
-        """The places of the knots, their images, and the slopes there; slope one where the tails begin."""
-        raw = self.limit * jnp.tanh(parameters / self.limit)
-        slopes = jax.nn.softplus(raw[2 * self.bins :] + _UNIT_SLOPE) + _LEAST
-        one = jnp.ones(1, raw.dtype)
-        xs = self._grid(raw[: self.bins])
-        ys = self._grid(raw[self.bins : 2 * self.bins])
-        return xs, ys, jnp.concatenate([one, slopes, one])
+    def _knots(self, parameters: Float[Array, " p"]) -> tuple[Array, Array]:
+        """The places of the knots and their images."""
+        raw = self._squashed(parameters[: 2 * self.bins])
+        return self._grid(raw[: self.bins]), self._grid(raw[self.bins :])
+
+    def _piece(self, xs: Array, ys: Array, parameters: Float[Array, " p"], place: Float[Array, " bin"]) -> _Bin:
+        """One piece; only its own two slopes are made from their raw numbers. Slope one where the tails begin."""
+        none = jnp.zeros(1, parameters.dtype)
+        inner = parameters[2 * self.bins :]
+        raw = jnp.stack([jnp.concatenate([none, inner]) @ place, jnp.concatenate([inner, none]) @ place])
+        # The sum is bounded, so that the plain form of softplus loses nothing.
+        slopes = jnp.log1p(jnp.exp(self._squashed(raw) + _UNIT_SLOPE)) + _LEAST
+        left, right = xs[:-1] @ place, xs[1:] @ place
+        bottom, top = ys[:-1] @ place, ys[1:] @ place
+        return _Bin(left, right - left, bottom, top - bottom, slopes[0], slopes[1])
+
+    def _squashed(self, raw: Array) -> Array:
+        return self.limit * jnp.tanh(raw / self.limit)
 
     def _grid(self, raw: Float[Array, " bin"]) -> Float[Array, " knot"]:
         shares = _LEAST + (1 - _LEAST * self.bins) * jax.nn.softmax(raw)
@@ -103,9 +113,3 @@ def _place(point: Array, knots: Float[Array, " knot"]) -> Array:
     """A one-hot vector of the piece that a point falls into."""
     num_pieces = knots.shape[0] - 1
     return jax.nn.one_hot(jnp.sum(point >= knots[1:-1]), num_pieces, dtype=knots.dtype)
-
-
-def _piece(xs: Array, ys: Array, slopes: Array, place: Float[Array, " bin"]) -> _Bin:
-    left, right = xs[:-1] @ place, xs[1:] @ place
-    bottom, top = ys[:-1] @ place, ys[1:] @ place
-    return _Bin(left, right - left, bottom, top - bottom, slopes[:-1] @ place, slopes[1:] @ place)
