@@ -43,5 +43,17 @@ def whole(low: int, **values: int) -> None:
             raise ArgumentError(f"Expected {name}={value!r} to be a whole number of at least {low}.")
 
 
+def instance(kind: type, **values: object) -> None:
+    """Refuse what is not of a kind: a group of settings, say, for which a word or a number was given.
+
+    >>> instance(dict, levels="a")
+    Traceback (most recent call last):
+    sfumato.errors.ArgumentError: Expected levels='a' to be a dict.
+    """
+    for name, value in values.items():
+        if not isinstance(value, kind):
+            raise ArgumentError(f"Expected {name}={value!r} to be a {kind.__name__}.")
+
+
 def _is_real(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)

@@ -9,12 +9,13 @@ import pyarrow as pa
 import pytest
 from scipy.special import ndtr
 
+import sfumato as sf
 from sfumato.encoding.features import encode_features
 from sfumato.encoding.layout import layout_of
 from sfumato.errors import ArgumentError
 from sfumato.fitting.correlations import CorrelationShare, buy_correlations, nearest_correlation
 from sfumato.fitting.histogram import distribution, joined, smooth, steps
-from sfumato.fitting.level_order import level_scores, order_levels
+from sfumato.fitting.level_order import _ordered, level_scores, order_levels
 from sfumato.fitting.marginals import MarginalShare, buy_marginals
 from sfumato.privacy import Adjacency, Budget, Curator, Ledger, Randomness
 from sfumato.schema import Boolean, Categorical, Continuous, Integer, Schema
@@ -70,7 +71,7 @@ def bought(rows=None, epsilon=20.0, size=ROWS, order=True):
     layout = layout_of(SCHEMA)
     marginals = buy_marginals(curator, layout, MarginalShare(share=0.3))
     if order:
-        marginals = order_levels(curator, layout, marginals, 0.1)
+        marginals = order_levels(curator, layout, marginals, 0.1, 128)
     copula = buy_correlations(curator, layout, marginals, 0.3)
     return marginals, np.asarray(copula.factor @ copula.factor.T, float), ledger
 
@@ -137,13 +138,51 @@ def test_each_purchase_is_charged_under_its_name():
     assert len(purposes) == 5
 
 
+class _Enough(Exception):
+    """All has been bought but the gradients."""
+
+
+def events_before_descent(rows, adjacency):
+    """What a fit of a table of undeclared size charges before its gradients."""
+    ledger = Ledger(Budget(epsilon=0.3, delta=1e-5), adjacency)
+    curator = Curator(rows, ledger=ledger, randomness=Randomness.from_seed(len(rows["low"])))
+
+    def enough(*_, **__):
+        raise _Enough
+
+    curator.noisy_descent = enough
+    with pytest.raises(_Enough):
+        HFlow().fit(curator, layout_of(SCHEMA))
+    return [(entry.purpose, entry.event) for entry in ledger.entries]
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency(), Adjacency(unit="person", max_rows=3)], ids=["rows", "persons"])
+def test_what_is_charged_does_not_depend_on_the_rows(adjacency):
+    """No rows, few rows, rows of NaN, many rows: the noisy size differs, and the events are the same."""
+    few = {name: part[:40] for name, part in made_up().items()}
+    nothing = {name: part[:0] for name, part in few.items()}
+    broken = {name: np.full_like(part, np.nan) for name, part in few.items()}
+    found = [events_before_descent(rows, adjacency) for rows in (few, nothing, broken, made_up())]
+    assert len(found[0]) == 6, "a count, three rounds, the order, the correlations"
+    assert all(events == found[0] for events in found)
+
+
+def test_the_largest_of_very_many_levels_stay_as_they_are():
+    columns = {f"c{k}": Categorical(levels=tuple(range(3 + k))) for k in range(130)}
+    sizes = _ordered(layout_of(Schema(columns=columns)), 128)
+    assert 0 < sum(sizes.values()) * 130 <= 2**18
+    assert max(sizes.values()) < 128
+    assert _ordered(layout_of(Schema(columns={"one": columns["c5"]})), 128) == {}
+    assert _ordered(layout_of(Schema(columns={"one": columns["c5"], "two": columns["c9"]})), 8) == {0: 8}
+
+
 def test_without_nominal_columns_no_order_is_asked_for():
     schema = Schema(columns={"few": Integer(lower=0, upper=4), "size": Continuous(lower=0, upper=1)}, rows=ROWS)
     rows = {name: part[:, 1:3] for name, part in made_up().items()}
     curator, ledger = curator_of(rows)
     marginals = buy_marginals(curator, layout_of(schema), MarginalShare())
     before = len(ledger.entries)
-    assert order_levels(curator, layout_of(schema), marginals, 0.1) is marginals
+    assert order_levels(curator, layout_of(schema), marginals, 0.1, 128) is marginals
     assert len(ledger.entries) == before
 
 
@@ -162,6 +201,19 @@ def test_correlations_need_marginals():
         HFlow(marginals=None)
     with pytest.raises(ArgumentError, match="share"):
         CorrelationShare(share=0.0)
+    with pytest.raises(ArgumentError, match="95 %"):
+        HFlow(marginals=MarginalShare(share=0.5), correlations=CorrelationShare(share=0.46))
+
+
+@pytest.mark.parametrize("name", ["size", "clipping", "optimiser", "marginals", "correlations", "dequantisation"])
+def test_a_word_in_the_place_of_a_group_of_settings_is_refused_at_once(name):
+    with pytest.raises(ArgumentError, match=f"Expected {name}='layer' to be a"):
+        HFlow(**{name: "layer"})
+
+
+def test_a_path_in_the_place_of_a_schema_is_refused():
+    with pytest.raises(ArgumentError, match="to be a Schema"):
+        sf.fit("table.csv", "schema.toml", epsilon=1.0)
 
 
 def test_rare_levels_lie_in_the_middle():

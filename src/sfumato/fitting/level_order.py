@@ -17,18 +17,22 @@ from sfumato.fitting.scores import row_scores, scores_of
 from sfumato.models.flows.marginal_map import MarginalMap
 from sfumato.privacy import Curator, FlatClip, SumQuery
 
+_MOST_ENTRIES = 2**18
+"""Of the sum: levels of all columns that are ordered, times features."""
 
-def order_levels(curator: Curator, layout: Layout, marginals: MarginalMap, share: float) -> MarginalMap:
+
+def order_levels(
+    curator: Curator, layout: Layout, marginals: MarginalMap, share: float, most_levels: int
+) -> MarginalMap:
     """The same marginals with the levels of nominal features in another order.
 
-    Cost: one Gaussian sum of one bounded vector, worth ``share`` of the budget; none if no column is nominal, which the
-    schema says. Columns of more levels than the marginals have bins stay as they are.
+    ``most_levels`` is up to how many values the marginals have a bin for each. Columns of more levels stay as they are,
+    and so do the largest ones of very many.
+    Cost: one Gaussian sum of one bounded vector, worth ``share`` of the budget; none if no column is nominal. Schema
+    and settings alone say whether it is asked for, so that the events of a fit do not depend on any answer.
     """
-    num_bins = marginals.starts.shape[1]
-    nominal = [place for place, feature in enumerate(layout.features) if feature.nominal]
-    sizes = {place: layout.features[place].size or 0 for place in nominal}
-    sizes = {place: size for place, size in sizes.items() if size <= num_bins}
-    if not sizes or layout.num_features == 1:
+    sizes = _ordered(layout, most_levels)
+    if not sizes:
         return marginals
     spread = sum(score.variance for score in scores_of(layout, marginals))
     clip = FlatClip(bound=1.2 * float(np.sqrt(len(sizes) * spread)))
@@ -47,6 +51,17 @@ def order_levels(curator: Curator, layout: Layout, marginals: MarginalMap, share
         starts[place, order] = np.concatenate([[0.0], np.cumsum(masses[order])[:-1]])
         top += size
     return MarginalMap(marginals.edges, marginals.shares, jnp.asarray(starts, jnp.float32))
+
+
+def _ordered(layout: Layout, most_levels: int) -> dict[int, int]:
+    """The places of the features whose levels are put in order, and how many levels each has."""
+    nominal = [(feature.size or 0, place) for place, feature in enumerate(layout.features) if feature.nominal]
+    sizes, entries = {}, 0
+    for size, place in sorted(nominal):
+        entries += size * layout.num_features
+        if size <= most_levels and entries <= _MOST_ENTRIES:
+            sizes[place] = size
+    return sizes if layout.num_features > 1 else {}
 
 
 _TYPICAL = 0.5

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
-from sfumato.checks import whole
+from sfumato.checks import instance, whole
 from sfumato.encoding.layout import Layout
 from sfumato.errors import ArgumentError
 from sfumato.fitting.batches import sampling_rate
@@ -18,6 +18,8 @@ from sfumato.models.flows.dequantiser import DequantiserShape
 from sfumato.models.flows.marginal_map import MarginalMap
 from sfumato.models.flows.spline_flow import SplineFlow, SplineFlowShape
 from sfumato.privacy import Curator, PoissonSampling, Relation, SgdPlan
+
+__all__ = ["Clipping", "CorrelationShare", "Dequantisation", "FlowSize", "HFlow", "MarginalShare", "Optimiser"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +113,22 @@ class HFlow:
         whole(1, steps=self.steps)
         if self.batch is not None:
             whole(1, batch=self.batch)
+        instance(FlowSize, size=self.size)
+        instance(Clipping, clipping=self.clipping)
+        instance(Optimiser, optimiser=self.optimiser)
+        instance(Dequantisation, dequantisation=self.dequantisation)
+        self._check_shares()
+
+    def _check_shares(self) -> None:
+        spent = 0.0
+        if self.marginals is not None:
+            instance(MarginalShare, marginals=self.marginals)
+            spent += self.marginals.share
+        if self.correlations is not None:
+            instance(CorrelationShare, correlations=self.correlations)
+            spent += self.correlations.share + self.correlations.order
+        if spent > 0.95:
+            raise ArgumentError("Marginals and correlations together may spend 95 % of the budget at most.")
         if self.marginals is None and self.correlations is not None:
             raise ArgumentError(
                 "Correlations are those of features behind marginals and need marginals: set correlations to None too."
@@ -140,7 +158,7 @@ class HFlow:
     @classmethod
     def trials(cls) -> tuple[Self, ...]:
         """With and without marginals, both linear flows, both dequantisations, every kind of clipping."""
-        tiny = cls(steps=2, size=FlowSize(blocks=2, width=8), marginals=MarginalShare(rounds=2, bins=8))
+        tiny = cls(steps=2, size=FlowSize(blocks=1, width=4), marginals=MarginalShare(rounds=2, bins=8))
         plain = replace(
             tiny, size=FlowSize(blocks=1, width=4, linear="plu"), batch=20, marginals=None, correlations=None
         )
@@ -161,18 +179,19 @@ class HFlow:
         plan = self.plan(curator.declared_size)
         dequantiser = self.dequantisation.shape(layout)
         flow = SplineFlow.start(self.size.shape(layout.num_features), key=curator.start_key(), dequantiser=dequantiser)
-        if self.marginals is not None:
-            marginals = buy_marginals(curator, layout, self.marginals)
-            flow = flow.behind(*self._joined(curator, layout, marginals))
+        flow = flow.behind(*self._fixed_maps(curator, layout))
         draws, conditional = self.dequantisation.draws_for(layout), self.dequantisation.kind == "copula"
         loss = FlowLoss(skeleton=flow, draws=draws, conditional=conditional)
         purpose = "gradients of the likelihood"
         return descend(flow, flow.trainable(), loss, curator, plan=plan, optimiser=self.optimiser, purpose=purpose)
 
-    def _joined(self, curator: Curator, layout: Layout, marginals: MarginalMap) -> tuple[MarginalMap, Copula | None]:
+    def _fixed_maps(self, curator: Curator, layout: Layout) -> tuple[MarginalMap, Copula | None]:
         """Marginals with levels in an order that means something, and the copula of features behind them."""
+        if self.marginals is None:
+            return MarginalMap.identity(layout.num_features), None
+        marginals = buy_marginals(curator, layout, self.marginals)
         if self.correlations is None:
             return marginals, None
         if self.correlations.order > 0:
-            marginals = order_levels(curator, layout, marginals, self.correlations.order)
+            marginals = order_levels(curator, layout, marginals, self.correlations.order, self.marginals.bins)
         return marginals, buy_correlations(curator, layout, marginals, self.correlations.share)
