@@ -32,7 +32,7 @@ from sfumato.table import to_arrow
 
 TINY = {
     "maf": {"steps": 4, "blocks": 2, "width": 4, "depth": 1},
-    "hflow": {"steps": 4, "size": FlowSize(blocks=2, width=4), "marginals": MarginalShare(rounds=1, bins=8)},
+    "hflow": {"steps": 4, "size": FlowSize(blocks=1, width=4), "marginals": MarginalShare(rounds=1, bins=8)},
 }
 """Settings that make each method fast; what it learns does not matter here."""
 
