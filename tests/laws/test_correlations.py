@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from scipy.special import ndtr
 
-import sfumato as sf
 from sfumato.encoding.features import encode_features
 from sfumato.encoding.layout import layout_of
 from sfumato.errors import ArgumentError
@@ -209,11 +208,6 @@ def test_correlations_need_marginals():
 def test_a_word_in_the_place_of_a_group_of_settings_is_refused_at_once(name):
     with pytest.raises(ArgumentError, match=f"Expected {name}='layer' to be a"):
         HFlow(**{name: "layer"})
-
-
-def test_a_path_in_the_place_of_a_schema_is_refused():
-    with pytest.raises(ArgumentError, match="to be a Schema"):
-        sf.fit("table.csv", "schema.toml", epsilon=1.0)
 
 
 def test_rare_levels_lie_in_the_middle():

@@ -388,7 +388,7 @@ def test_a_flow_with_a_dequantiser_is_rebuilt_from_its_description():
 
 def test_a_flow_without_one_is_described_and_drawn_as_before():
     flow, description, sizes = described(None)
-    assert "dequantiser" not in description and len(sizes) == 14
+    assert "dequantiser" not in description and len(sizes) == 15
     assert jax.tree.structure(skeleton(description, sizes)) == jax.tree.structure(flow)
     other, _, _ = described(DequantiserShape((0,)))
     plain = eqx.tree_at(lambda model: model.dequantiser, other, None)
