@@ -49,7 +49,7 @@ def chunk_rows(expected_batch: float, draws: int = 1) -> int:
     """
     usual = expected_batch + 2 * math.sqrt(expected_batch)
     if jax.default_backend() == "cpu":
-        return ADDED * max(1, math.ceil(min(usual, 96 / draws) / ADDED))
+        return ADDED * max(1, math.ceil(min(usual, max(288.0, usual / 8) / draws) / ADDED))
     chunks = max(1, round(usual * draws / 16_384))
     return ADDED * max(1, math.ceil(usual / chunks / ADDED))
 
