@@ -92,17 +92,10 @@ def spline_flow(features: int) -> SplineFlow:
     return SplineFlow.start(SplineFlowShape(features, 3, 64, 2, 4, 8, 1, "low-rank"), key=start_key())
 
 
-def trainable(flow: SplineFlow) -> tuple[Any, Any]:
-    """What is trained, and the rest: the marginals."""
-    every = jax.tree.map(eqx.is_inexact_array, flow)
-    none = jax.tree.map(lambda _: False, flow.marginals)
-    return eqx.partition(flow, eqx.tree_at(lambda model: model.marginals, every, none))
-
-
 def hflow(features: int) -> Workload:
     """The spline flow of DP-HFlow, whose gradients are clipped by factors."""
     model = spline_flow(features)
-    params, fixed = trainable(model)
+    params = model.trainable()
     loss = FlowLoss(skeleton=model)
 
     def mean_loss(params: Any, rows: Any, keys: Any) -> Any:
@@ -116,7 +109,7 @@ def hflow(features: int) -> Workload:
         features=features,
         model=model,
         params=params,
-        row_loss=lambda params, row, key: negative_log_likelihood(eqx.combine(params, fixed), row, key),
+        row_loss=lambda params, row, key: negative_log_likelihood(eqx.combine(params, model), row, key),
         mean_loss=mean_loss,
         factored=loss,
         num_noised=size_of(jax.eval_shape(loss.weights, params)),
@@ -261,9 +254,9 @@ def export(path: Path) -> None:
     random = np.random.default_rng(0)
     features = 2 * random.normal(size=(256, 15))
     with jax.enable_x64(True):
-        params, fixed = trainable(spline_flow(15))
+        start = spline_flow(15)
         shake = lambda leaf: leaf.astype(jnp.float64) + 0.2 * random.normal(size=leaf.shape)
-        flow = eqx.combine(jax.tree.map(shake, params), fixed)
+        flow = eqx.combine(jax.tree.map(shake, start.trainable()), start)
         taps = {name: jnp.zeros(size) for name, size in flow.taps().items()}
         density = jax.vmap(lambda row: flow.row_log_prob(flow.weights(), row, taps)[0] + flow.log_det())(features)
         net, names = flow.conditioner, ("first", "first_bias", "embedding", "context", "last", "last_bias")

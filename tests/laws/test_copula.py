@@ -13,8 +13,8 @@ from scipy import stats
 from scipy.special import ndtri
 
 from sfumato.models.flows.copula import Copula
-from sfumato.models.flows.dequantiser import ShareCells
 from sfumato.models.flows.marginal_map import MarginalMap
+from sfumato.models.flows.share_cells import ShareCells
 from sfumato.models.flows.spline_flow import SplineFlow, SplineFlowShape
 
 MATRIX = np.array([[1.0, 0.8, -0.3], [0.8, 1.0, 0.1], [-0.3, 0.1, 1.0]])

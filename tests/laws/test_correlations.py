@@ -5,6 +5,7 @@ Noise has a fixed key, so each test either always or never fails.
 
 from functools import cache
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
@@ -14,11 +15,13 @@ from scipy.special import ndtr
 from sfumato.encoding.features import encode_features
 from sfumato.encoding.layout import layout_of
 from sfumato.errors import ArgumentError
-from sfumato.fitting.correlations import CorrelationShare, buy_correlations, nearest_correlation
+from sfumato.fitting.correlations import _ROOM, CorrelationShare, buy_correlations, nearest_correlation
 from sfumato.fitting.histogram import distribution, joined, smooth, steps
 from sfumato.fitting.level_order import _ordered, level_scores, order_levels
 from sfumato.fitting.marginals import MarginalShare, buy_marginals
 from sfumato.privacy import Adjacency, Budget, Curator, Ledger, Randomness
+from sfumato.privacy.clipping import GRID
+from sfumato.privacy.step import PrivateRows, grid_total
 from sfumato.schema import Boolean, Categorical, Continuous, Integer, Schema
 from sfumato.synthesizers import HFlow
 
@@ -178,6 +181,59 @@ def test_what_is_charged_does_not_depend_on_the_rows(adjacency):
     found = [events_before_descent(rows, adjacency) for rows in (few, nothing, broken, made_up())]
     assert len(found[0]) == 6, "a count, three rounds, the order, the correlations"
     assert all(events == found[0] for events in found)
+
+
+def queries_of(rows):
+    """Every sum that a fit asks for before its gradients."""
+    curator, _ = curator_of(rows, size=len(rows["low"]))
+    asked, answer = [], curator.noisy_sum
+
+    def noisy_sum(query, *, share):
+        asked.append(query)
+        return answer(query, share=share)
+
+    curator.noisy_sum = noisy_sum
+    HFlow()._fixed_maps(curator, layout_of(SCHEMA))
+    return asked
+
+
+def test_a_row_moves_each_sum_by_at_most_its_bound():
+    """Rows left out one by one, cells of no sense among them. Some of every kind of sum reach the bound, or nearly."""
+    rows = {name: part[:40] for name, part in made_up().items()}
+    hostile = [(np.nan, 0.1), (0.5, np.nan), (np.inf, 0.5), (0.5, -np.inf), (1e38, 1e38), (-5.0, 0.2), (1e-40, 1e-40)]
+    for place, (low, width) in enumerate(hostile):
+        rows["low"][place], rows["width"][place] = low, width
+    rows["low"][7], rows["width"][7] = [0.5, 0.8, 0.99, 0.0, 0.0, 0.99], [0.5, 0.2, 0.0, 0.25, 0.5, 0.0]
+    asked = queries_of(rows)
+    assert len(asked) == 5
+    for query in asked:
+        with jax.enable_x64(True):
+            total = lambda kept, query=query: np.asarray(
+                grid_total(
+                    PrivateRows.of({name: part[kept] for name, part in rows.items()}),
+                    query.function,
+                    query.clip,
+                    query.num_entries,
+                ),
+                float,
+            )
+            everyone = total(np.arange(40))
+            moved = [np.linalg.norm(everyone - total(np.arange(40) != place)) / GRID for place in (*range(8), 20)]
+        assert max(moved) <= 1
+        assert max(moved) > 0.5, "the bound is not far above what a row can do"
+    assert max(moved) > 0.99, "a row of many large scores is clipped"
+
+
+def test_clipping_leaves_correlations_room():
+    """Fifteen features of correlation 0.5 lose less than 2 % of their products; without room, more than 10 %."""
+    factor = np.linalg.cholesky(0.5 * np.eye(15) + 0.5)
+    scores = np.clip(np.random.default_rng(0).normal(size=(20_000, 15)) @ factor.T, -1.5, 1.5)
+    first, second = np.triu_indices(15, 1)
+    products = scores[:, first] * scores[:, second]
+    norms, spread = np.linalg.norm(products, axis=1), np.sum(np.mean(scores**2, axis=0))
+    kept = lambda room: np.mean(products * np.minimum(1, room * spread / norms)[:, None]) / np.mean(products)
+    assert kept(_ROOM) > 0.98
+    assert kept(1.0) < 0.9
 
 
 def test_the_largest_of_very_many_levels_stay_as_they_are():

@@ -16,9 +16,10 @@ from scipy.stats import norm
 
 from sfumato.errors import ArgumentError, ReleaseError
 from sfumato.fitting.flow_loss import FlowLoss
-from sfumato.models.flows.dequantiser import Dequantiser, DequantiserShape, ShareCells
+from sfumato.models.flows.dequantiser import Dequantiser, DequantiserShape
 from sfumato.models.flows.marginal_map import MarginalMap
 from sfumato.models.flows.mixture_cdf import MixtureCdf
+from sfumato.models.flows.share_cells import ShareCells
 from sfumato.models.flows.spline_flow import SplineFlow, SplineFlowShape
 from sfumato.models.registry import skeleton
 

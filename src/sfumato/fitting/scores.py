@@ -13,8 +13,8 @@ from jaxtyping import Array, Float
 from scipy import stats
 
 from sfumato.encoding.layout import Layout
-from sfumato.models.flows.dequantiser import ShareCells
 from sfumato.models.flows.marginal_map import MarginalMap
+from sfumato.models.flows.share_cells import ShareCells
 
 _CUT = 1.5
 _FINEST = 1_024  # cells; features of more values are taken for continuous ones

@@ -73,8 +73,8 @@ class Curator:
         """The size that the schema declares, if it does: the only size that a plan may be made from.
 
         Rates and noise must be fixed before anything is measured, since composition is proven for parameters that
-        do not depend on earlier answers; a measured size may scale what comes out, or say
-        how much to ask at a noise that was fixed before.
+        do not depend on earlier answers; a measured size may scale what comes out, or
+        say how much to ask at a noise that was fixed before.
         """
         return self._declared
 

@@ -44,8 +44,8 @@ _BITS = (_FINE // GRID).bit_length() - 1  # a step of the grid is 2**_BITS fine 
 def chunk_rows(expected_batch: float, draws: int = 1) -> int:
     """Rows whose factors are held at once, for a step that is expected to draw so many, at so many draws a row.
 
-    What is padding in the last chunk is work for nothing. On a CPU a chunk must fit the cache, and several small ones
-    leave less to pad; on a GPU few large ones are best, which a step of the usual size should fill.
+    What is padding in the last chunk is work for nothing. On a CPU a chunk must fit the cache, yet be large enough for
+    all cores; on a GPU few large ones are best, which a step of the usual size should fill.
     """
     usual = expected_batch + 2 * math.sqrt(expected_batch)
     if jax.default_backend() == "cpu":

@@ -157,7 +157,7 @@ class HFlow:
 
     @classmethod
     def trials(cls) -> tuple[Self, ...]:
-        """With and without marginals, both linear flows, both dequantisations, every kind of clipping."""
+        """With and without marginals and copula, both linear flows, a learned dequantiser, every kind of clipping."""
         tiny = cls(steps=2, size=FlowSize(blocks=1, width=4), marginals=MarginalShare(rounds=2, bins=8))
         plain = replace(
             tiny, size=FlowSize(blocks=1, width=4, linear="plu"), batch=20, marginals=None, correlations=None

@@ -79,12 +79,10 @@ class Maf:
         if self.sampling == "poisson":
             rate = sampling_rate(declared, self.batch, 6)
             return SgdPlan(sampling=PoissonSampling(rate=rate), clip=clip, steps=self.steps)
-        batch = expected_batch(declared, self.batch, 6)
-        if declared is None or batch is None:
+        if declared is None:
             raise ArgumentError("A batch size needs a declared table size: set 'rows' in the schema.")
-        return SgdPlan(
-            sampling=FixedSizeSampling(batch=min(batch, declared), rows=declared), clip=clip, steps=self.steps
-        )
+        batch = min(declared, expected_batch(declared, self.batch, 6))
+        return SgdPlan(sampling=FixedSizeSampling(batch=batch, rows=declared), clip=clip, steps=self.steps)
 
     def fit(self, curator: Curator, layout: Layout) -> MaskedAutoregressiveFlow:
         plan = self.plan(curator.declared_size)

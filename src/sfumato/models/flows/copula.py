@@ -19,7 +19,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Bool, Float
 
 from sfumato.models.cells import EDGE
-from sfumato.models.flows.dequantiser import ShareCells
+from sfumato.models.flows.share_cells import ShareCells
 
 _COARSE = 0.01
 """Cells that hold less than this share of the rows are small enough for points that are even in them."""

@@ -20,9 +20,10 @@ from sfumato.checks import whole
 from sfumato.models.cells import log_uniform_ratio, log_wide_density, wide_point
 from sfumato.models.flows.conditioner import Conditioner, ConditionerShape, outputs, solve_by_feature
 from sfumato.models.flows.copula import Copula
-from sfumato.models.flows.dequantiser import Dequantiser, DequantiserShape, ShareCells, logistic_noise
+from sfumato.models.flows.dequantiser import Dequantiser, DequantiserShape, logistic_noise
 from sfumato.models.flows.linear import LowRank, Plu
 from sfumato.models.flows.marginal_map import MarginalMap
+from sfumato.models.flows.share_cells import ShareCells
 from sfumato.models.flows.spline import SplineMap
 
 Weights = Mapping[str, Array]
