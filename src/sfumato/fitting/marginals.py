@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from sfumato.checks import between, whole
 from sfumato.encoding.layout import Layout
-from sfumato.fitting.histogram import by_level, distribution, on_grid, onto_simplex
+from sfumato.fitting.histogram import Line, by_level, distribution, on_grid, onto_simplex
 from sfumato.models.flows.marginal_map import MarginalMap
 from sfumato.privacy import Curator, FlatClip, SumQuery
 
@@ -34,8 +34,23 @@ class MarginalShare:
         whole(2, bins=self.bins)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Histograms:
+    """What was bought: a line of bins for each feature, the noise of a share, and how many edges a line may have."""
+
+    lines: tuple[Line, ...]
+    noises: tuple[float, ...]
+    num_edges: int
+
+
 def buy_marginals(curator: Curator, layout: Layout, settings: MarginalShare) -> MarginalMap:
-    """The map to standard normal features that noisy marginals imply.
+    """The map to standard normal features that noisy marginals imply. Cost: that of ``buy_histograms``."""
+    bought = buy_histograms(curator, layout, settings)
+    return _map([edge for edge, _ in bought.lines], [part for _, part in bought.lines], bought.num_edges)
+
+
+def buy_histograms(curator: Curator, layout: Layout, settings: MarginalShare) -> Histograms:
+    """The distribution of each feature, in bins that follow its mass.
 
     Cost: ``rounds`` Gaussian sums of one bounded vector, ``share`` of the budget together. Rounds after the first are
     asked for only if some feature has more values than bins, which the schema says. How many bins there are depends on
@@ -64,7 +79,7 @@ def buy_marginals(curator: Curator, layout: Layout, settings: MarginalShare) -> 
         for edge, found, there, size in zip(edges, shares, present, sizes, strict=True)
     ]
     split = [by_level(*line, size, settings.bins) for line, size in zip(lines, sizes, strict=True)]
-    return _map([edge for edge, _ in split], [part for _, part in split], num_edges)
+    return Histograms(lines=tuple(split), noises=tuple(noise / there for there in present), num_edges=num_edges)
 
 
 def _present(counted: np.ndarray, noise: float) -> float:

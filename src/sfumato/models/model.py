@@ -1,7 +1,8 @@
 """Model: what a method releases. Written for one row; batching is done by ``vmap`` outside."""
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import numpy as np
 from jaxtyping import Array, Float
 
 
@@ -27,10 +28,28 @@ class DensityModel(Protocol):
 
 @runtime_checkable
 class CellModel(DensityModel, Protocol):
-    """A density that finds the mass of a row's cells in a way of its own, better than by evenly spread points."""
+    """A density that finds the mass of a row's cells in a way of its own, better than by evenly spread points.
+
+    ``exact`` says that it needs no points for it at all.
+    """
+
+    exact: ClassVar[bool]
 
     def log_mean_density(
         self, low: Float[Array, " feature"], width: Float[Array, " feature"], points: Float[Array, "draw feature"]
     ) -> Float[Array, ""]:
         """The log of the mean density on the unit cube over the cells of a row, from points of the unit cube."""
+        ...
+
+
+@runtime_checkable
+class LevelModel(CellModel, Protocol):
+    """A density that draws levels as such, so that no rounding on the way to the real line and back moves them."""
+
+    def draw(self, key: Array) -> Any:
+        """What is random in one row."""
+        ...
+
+    def points(self, drawn: Any, levels: tuple[int | None, ...]) -> Float[np.ndarray, "row feature"]:
+        """The points of the unit cube of many rows that were drawn, on the levels of each feature where it has some."""
         ...

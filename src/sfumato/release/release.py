@@ -17,7 +17,7 @@ from sfumato.encoding.features import decode_features, encode_features
 from sfumato.encoding.layout import layout_of
 from sfumato.errors import TableError
 from sfumato.models.cells import weighted_point
-from sfumato.models.model import CellModel, DensityModel
+from sfumato.models.model import CellModel, DensityModel, LevelModel
 from sfumato.privacy import Certificate, Randomness
 from sfumato.progress import Progress, quiet
 from sfumato.schema import Schema
@@ -58,12 +58,13 @@ class Release:
         whole(0, num_rows=num_rows)
         source = Randomness.from_os() if seed is None else Randomness.from_seed(seed)
         key = jax.random.wrap_key_data(source.key[:2])
-        points = np.empty((num_rows, layout_of(self.schema).num_features))
+        levels = tuple(feature.size for feature in layout_of(self.schema).features)
+        points = np.empty((num_rows, len(levels)))
         for start in range(0, num_rows, _ROWS_AT_ONCE):
             stop = min(start + _ROWS_AT_ONCE, num_rows)
             progress("sampling", start, num_rows)
-            batch = _sample_points(self.model, jax.random.fold_in(key, start), _ROWS_AT_ONCE)
-            points[start:stop] = np.asarray(batch)[: stop - start]
+            batch = sample_points(self.model, jax.random.fold_in(key, start), _ROWS_AT_ONCE, levels)
+            points[start:stop] = batch[: stop - start]
         progress("sampling", num_rows, num_rows)
         generator = None if seed is None else np.random.default_rng(seed)
         return decode_features(points, self.schema, generator=generator)
@@ -76,6 +77,8 @@ class Release:
         """
         if all(feature.size is None for feature in layout_of(self.schema).features):
             return "the exact log density"
+        if isinstance(self.model, CellModel) and self.model.exact:
+            return "the exact log-likelihood"
         points = f"{draws} fixed points of the cells of discrete values"
         return f"an importance-weighted estimate from {points}; more tighten it"
 
@@ -83,9 +86,10 @@ class Release:
         """The log-likelihood of each row in nats, in the units of the table.
 
         ``likelihood`` says which it is. For tables of continuous columns without declared decimals it is the exact
-        log density. Discrete values contribute the log of a probability, estimated by importance sampling at
-        ``draws`` fixed points of the row's cell. Over random points its mean is a lower bound (Burda, Grosse,
-        Salakhutdinov 2016); at fixed ones it may stand a little above or below, the less the more draws.
+        log density, and models of codes are exact for every table. With other models discrete values contribute the
+        log of a probability, estimated by importance sampling at ``draws`` fixed points of the row's cell. Over random
+        points its mean is a lower bound (Burda, Grosse, Salakhutdinov 2016); at fixed ones it may stand a little above
+        or below, the less the more draws.
         Values outside the schema are scored as the schema reads them (clamped, "other", or missing). Identifier
         columns need not be there.
         """
@@ -111,6 +115,20 @@ class Release:
         from sfumato.release.store import save
 
         save(self, path)
+
+
+def sample_points(
+    model: DensityModel, key: Array, num_rows: int, levels: tuple[int | None, ...]
+) -> Float[np.ndarray, "row feature"]:
+    """Points of the unit cube drawn from a model of features with so many levels each."""
+    if isinstance(model, LevelModel):
+        return model.points(_draw(model, key, num_rows), levels)
+    return np.asarray(_sample_points(model, key, num_rows))
+
+
+@eqx.filter_jit
+def _draw(model: LevelModel, key: Array, num_rows: int) -> Any:
+    return jax.vmap(model.draw)(jax.random.split(key, num_rows))
 
 
 @eqx.filter_jit

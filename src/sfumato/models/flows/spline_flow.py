@@ -6,7 +6,7 @@ Reference: Lee, Kim, Jeong, Ro 2022 ("Differentially Private Normalizing Flows f
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -68,6 +68,8 @@ class SplineFlow(eqx.Module):
     where there is one, says where in their cells discrete values are likely to lie; it is no part of the density,
     but finds the masses of cells.
     """
+
+    exact: ClassVar[bool] = False
 
     marginals: MarginalMap
     conditioner: Conditioner

@@ -1,0 +1,178 @@
+"""Codecs: how columns become codes, from public bounds alone or from noisy histograms that were paid for.
+
+Even bins over public bounds lose more than privacy does: a value that half of the rows share lands in a wide bin and
+comes out smeared. So a share of the budget buys fine histograms (``fitting.marginals``), and from these follow values
+that hold much mass, ranges of about equal mass, and which levels are too rare to be told apart. All after the sum is
+post-processing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+
+from sfumato.checks import between, whole
+from sfumato.encoding.layout import Layout
+from sfumato.fitting.marginals import MarginalShare, buy_histograms
+from sfumato.models.codes.codec import Codec
+from sfumato.privacy import Curator
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaidBins:
+    """A share of the budget for fine histograms, and about how many codes a column of many values gets."""
+
+    share: float = 0.1
+    rounds: int = 3
+    bins: int = 128
+    codes: int = 32
+
+    def __post_init__(self) -> None:
+        between(1e-6, 0.9, share=self.share)
+        whole(1, rounds=self.rounds)
+        whole(2, bins=self.bins, codes=self.codes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvenBins:
+    """Bins of equal width over public bounds, for columns of more values than that; they cost nothing."""
+
+    bins: int = 100
+
+    def __post_init__(self) -> None:
+        whole(2, bins=self.bins)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coded:
+    """A codec, and the shares of each column's codes as far as they were measured along with it."""
+
+    codec: Codec
+    shares: tuple[np.ndarray, ...]
+
+
+@dataclass(frozen=True)
+class _Column:
+    """The bins of one column: edges, the code of each bin, the share of each bin, and the share that is missing."""
+
+    edges: np.ndarray
+    code_of: np.ndarray
+    bin_shares: np.ndarray
+    value: int | None
+    flag: int | None
+    missing: float = 0.0
+
+    @property
+    def size(self) -> int:
+        return int(self.code_of.max()) + 1 + (self.flag is not None)
+
+    def shares(self) -> np.ndarray:
+        """The share of each code; none is quite zero, since then its likelihood would be."""
+        present = np.bincount(self.code_of, self.bin_shares)
+        found = present if self.flag is None else np.append((1 - self.missing) * present, self.missing)
+        kept = np.maximum(found, 0.0) + _FLOOR / len(found)
+        return np.asarray(kept / kept.sum())
+
+    def inner(self) -> np.ndarray:
+        """The share of each bin inside its code."""
+        kept = np.maximum(self.bin_shares, 0.0) + _FLOOR * np.diff(self.edges)
+        return np.asarray(kept / np.bincount(self.code_of, kept)[self.code_of])
+
+
+_FLOOR = 1e-4
+
+
+def even_codec(layout: Layout, bins: int = 100) -> Codec:
+    """Codes of equal bins over public bounds, one for each value where there are at most so many. No cost.
+
+    >>> from sfumato.encoding.layout import layout_of
+    >>> from sfumato.schema import Integer, Schema
+    >>> even_codec(layout_of(Schema(columns={"age": Integer(lower=0, upper=120, nullable=True)})), 10).sizes
+    (11,)
+    """
+
+    def column(value: int | None, flag: int | None) -> _Column:
+        size = 1 if value is None else layout.features[value].size
+        count = bins if size is None else min(size, bins)
+        edges = np.linspace(0, 1, count + 1)
+        if size is not None:
+            edges = np.round(edges * size) / size
+        return _Column(edges, np.arange(count), np.diff(edges), value, flag)
+
+    return _codec([column(value, flag) for value, flag in _places(layout)])
+
+
+def buy_codec(curator: Curator, layout: Layout, settings: PaidBins) -> Coded:
+    """A codec whose bins follow the mass of each column, and the shares of its codes.
+
+    Cost: the Gaussian sums of ``buy_histograms``, ``share`` of the budget in all.
+    """
+    asked = MarginalShare(share=settings.share, rounds=settings.rounds, bins=settings.bins)
+    bought = buy_histograms(curator, layout, asked)
+    columns = []
+    for value, flag in _places(layout):
+        missing = 0.0 if flag is None else float(bought.lines[flag][1][1])
+        if value is None:
+            columns.append(_Column(np.array([0.0, 1.0]), np.zeros(1, int), np.ones(1), None, flag, missing))
+            continue
+        edges, shares = bought.lines[value]
+        group = _rare_joined if layout.features[value].nominal else _in_order
+        code_of = group(shares, bought.noises[value], settings.codes)
+        columns.append(_Column(edges, code_of, shares, value, flag, missing))
+    return Coded(codec=_codec(columns), shares=tuple(column.shares() for column in columns))
+
+
+def _in_order(shares: np.ndarray, noise: float, codes: int) -> np.ndarray:
+    """Neighbours joined until they hold an even part of the mass and stand out of the noise; heavy bins stay alone.
+
+    >>> _in_order(np.array([0.4, 0.1, 0.1, 0.1, 0.3]), 0.01, 4).tolist()
+    [0, 1, 1, 1, 2]
+    """
+    least = max(3 * noise, 1 / codes if len(shares) > codes else 0.0)
+    code_of, code, held = [], 0, 0.0
+    for share in shares:
+        if held > 0 and (held >= least or share >= least):
+            code, held = code + 1, 0.0
+        code_of.append(code)
+        held += max(float(share), 1e-12)
+    if code > 0 and held < least:  # what is left over goes with the group before it
+        code_of = [min(place, code - 1) for place in code_of]
+    return np.array(code_of)
+
+
+def _rare_joined(shares: np.ndarray, noise: float, codes: int) -> np.ndarray:
+    """A code for each level that stands out of the noise, and one for all that do not.
+
+    >>> _rare_joined(np.array([0.5, 0.01, 0.48, 0.01]), 0.01, 4).tolist()
+    [0, 2, 1, 2]
+    """
+    rare = shares < 3 * noise
+    if rare.sum() < 2:
+        return np.arange(len(shares))
+    return np.where(rare, (~rare).sum(), np.cumsum(~rare) - 1)
+
+
+def _places(layout: Layout) -> list[tuple[int | None, int | None]]:
+    """The features of each column: its value, and the flag that says that it is missing."""
+    found: dict[str, dict[str, int]] = {}
+    for place, feature in enumerate(layout.features):
+        found.setdefault(feature.column, {})[feature.role] = place
+    return [(places.get("value"), places.get("missing")) for places in found.values()]
+
+
+def _codec(columns: Sequence[_Column]) -> Codec:
+    bins = max(len(column.code_of) for column in columns)
+    pad = lambda values, length, rest: np.pad(values, (0, length - len(values)), constant_values=rest)
+    as_array = lambda rows: jnp.asarray(np.array(rows), jnp.float32)
+    return Codec(
+        as_array([pad(column.edges, bins + 1, 1.0) for column in columns]),
+        as_array([pad(column.inner(), bins, 0.0) for column in columns]),
+        as_array([pad(column.code_of, bins, column.code_of[-1]) for column in columns]),
+        tuple(column.value for column in columns),
+        tuple(column.flag for column in columns),
+        tuple(column.size for column in columns),
+    )
+
+
+__all__ = ["Coded", "EvenBins", "PaidBins", "buy_codec", "even_codec"]
