@@ -25,7 +25,7 @@ from sfumato.checks import whole
 from sfumato.privacy import Adjacency, Curator, FixedSizeSampling, PoissonSampling, Relation, SgdPlan
 from sfumato.privacy.events import Event, ExponentialChoice, GaussianSum
 from sfumato.privacy.factors import FactoredLoss, Rule, VectorRule
-from sfumato.privacy.queries import ScoreQuery, SumQuery
+from sfumato.privacy.queries import CountQuery, DistanceQuery, ScoreQuery, SumQuery
 
 Participation: TypeAlias = Literal["full", "planned"]
 
@@ -110,7 +110,7 @@ class CanaryCurator(Curator):
         """These very doors: canaries look the same through every function, since all questions are replaced."""
         return self
 
-    def noisy_sum(self, query: SumQuery, *, share: float) -> np.ndarray:
+    def noisy_sum_at(self, query: SumQuery | CountQuery, *, noise_multiplier: float) -> np.ndarray:
         """The real noisy sum over canaries; the method is given what an empty table might have answered."""
         num, asked, turn = self._canaries.num, _ASKED * query.clip.bound, self._turn
         self._turn = -turn
@@ -120,14 +120,14 @@ class CanaryCurator(Curator):
             return jnp.concatenate([own, own])
 
         charged = len(self._ledger.entries)
-        seen = super().noisy_sum(replace(query, function=pull, num_entries=2 * num), share=share) / query.clip.bound
-        multiplier = self._ledger.budget.multiplier(share)
-        sigma = multiplier * self._ledger.adjacency.sum_factor
+        loud = SumQuery(function=pull, num_entries=2 * num, clip=query.clip, purpose=query.purpose)
+        seen = super().noisy_sum_at(loud, noise_multiplier=noise_multiplier) / query.clip.bound
+        sigma = noise_multiplier * self._ledger.adjacency.sum_factor
         along = turn * (seen[:num] + seen[num:]) / sqrt(2)
         with jax.enable_x64(True):
             scores = np.asarray(log_ratio(jnp.asarray(along), sigma, 1.0, self._ledger.adjacency))
         noise = (seen - turn * self._pull_of_all()) / sigma
-        self._note(query.purpose, GaussianSum(noise_multiplier=multiplier), scores, noise[None], charged)
+        self._note(query.purpose, GaussianSum(noise_multiplier=noise_multiplier), scores, noise[None], charged)
         return self._random.normal(0, sigma * query.clip.bound, query.num_entries)
 
     def _pull_of_all(self) -> np.ndarray:
@@ -146,7 +146,7 @@ class CanaryCurator(Curator):
             self.faults.append(f"{purpose}: the ledger was not charged for what was done")
         self.heard.append(Heard(purpose=purpose, event=event, scores=scores, noise=noise))
 
-    def noisy_choice(self, query: ScoreQuery, *, epsilon: float) -> int:
+    def noisy_choice(self, query: ScoreQuery | DistanceQuery, *, epsilon: float) -> int:
         """The first candidate, charged but not looked at: what is thrown away can only loosen the bound."""
         self._charge(ExponentialChoice(epsilon=epsilon), query.purpose)
         return 0

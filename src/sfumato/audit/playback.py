@@ -26,8 +26,10 @@ from sfumato.audit.neighbours import SCHEMAS, Neighbour, Row, neighbours, text_t
 from sfumato.errors import ArgumentError
 from sfumato.privacy import Budget, Curator, PoissonSampling, Randomness, Relation, step
 from sfumato.privacy.clipping import GRID
+from sfumato.privacy.counting import cell_counts
 from sfumato.privacy.events import ExponentialChoice, GaussianSum
 from sfumato.privacy.factors import FactoredLoss
+from sfumato.privacy.queries import CountQuery, DistanceQuery
 from sfumato.progress import Progress, quiet
 from sfumato.release.store import to_bytes
 from sfumato.synthesizers import Synthesizer
@@ -101,6 +103,11 @@ class _Doors(Curator):
         return super().noisy_descent(loss, params, state, **given)
 
     def _exact(self, query: Any) -> np.ndarray:
+        if isinstance(query, CountQuery | DistanceQuery):
+            counts = self._measured(lambda rows: cell_counts(rows, query.function, query.sizes), self._rows)
+            if not counts.size or isinstance(query, CountQuery):
+                return counts * GRID
+            return np.array(query.scores(counts), np.float64)
         entries = query.num_entries if hasattr(query, "num_entries") else query.num_candidates
         loud = lambda row: _LOUD * query.function(row)
         return self._measured(
@@ -129,11 +136,14 @@ class _Doors(Curator):
     def _asked(self, kind: str, *parts: Any) -> str:
         return " | ".join([kind, *(repr(part) for part in (*parts, self._ledger.events))])
 
-    def _asked_sum(self, query: Any, share: float) -> str:
-        return self._asked("sum", query.purpose, query.num_entries, query.clip, share)
+    def _asked_sum(self, query: Any, noise_multiplier: float) -> str:
+        return self._asked("sum", query.purpose, query.num_entries, query.clip, noise_multiplier)
 
     def _asked_choice(self, query: Any, epsilon: float) -> str:
-        return self._asked("choice", query.purpose, query.num_candidates, epsilon)
+        public: tuple[Any, ...] = ()
+        if isinstance(query, DistanceQuery):
+            public = ([table.tolist() for table in query.expected], query.weights, query.penalties)
+        return self._asked("choice", query.purpose, query.num_candidates, epsilon, *public)
 
     def _asked_descent(self, given: Any) -> str:
         return self._asked("descent", given["plan"], given["purpose"], self.size)
@@ -161,9 +171,9 @@ class Recorder(_Doors):
 
     _recording = True
 
-    def noisy_sum(self, query: Any, *, share: float) -> np.ndarray:
-        answer = super().noisy_sum(query, share=share)
-        self._tape.put(self._asked_sum(query, share), self._exact(query), answer)
+    def noisy_sum_at(self, query: Any, *, noise_multiplier: float) -> np.ndarray:
+        answer = super().noisy_sum_at(query, noise_multiplier=noise_multiplier)
+        self._tape.put(self._asked_sum(query, noise_multiplier), self._exact(query), answer)
         return answer
 
     def noisy_choice(self, query: Any, *, epsilon: float) -> int:
@@ -195,10 +205,11 @@ class Player(_Doors):
         super().__init__(rows, **given)
         self._neighbour = neighbour
 
-    def noisy_sum(self, query: Any, *, share: float) -> np.ndarray:
-        self._charge(GaussianSum(noise_multiplier=self._ledger.budget.multiplier(share)), query.purpose)
-        exact, answer = self._tape.take(self._asked_sum(query, share))
-        self._compare(np.linalg.norm(self._exact(query) - exact), "a sum")
+    def noisy_sum_at(self, query: Any, *, noise_multiplier: float) -> np.ndarray:
+        self._charge(GaussianSum(noise_multiplier=noise_multiplier), query.purpose)
+        exact, answer = self._tape.take(self._asked_sum(query, noise_multiplier))
+        # The norm of whole grid steps may be a root, which a float rounds; a step has 2**20 grid steps.
+        self._compare(np.linalg.norm(self._exact(query) - exact) / query.grid_norm * (1 - 1e-12), "a sum")
         return answer
 
     def noisy_choice(self, query: Any, *, epsilon: float) -> int:

@@ -132,7 +132,7 @@ def observe(
     return Observations(
         **facts,
         **_split(curator.scores, planted),
-        events=ledger.events,
+        events=ledger.drawn,
         name=f"white box, {words}",
         faults=(*curator.faults, *repeats(lines)),
         doors=doors if participation == "full" else (),

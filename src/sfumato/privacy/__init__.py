@@ -8,7 +8,7 @@ from sfumato.privacy.curator import Curator
 from sfumato.privacy.fine_clipping import LayerClip, SparseClip, UnitClip
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.plan import SgdPlan
-from sfumato.privacy.queries import ScoreQuery, SumQuery
+from sfumato.privacy.queries import CountQuery, DistanceQuery, ScoreQuery, SumQuery
 from sfumato.privacy.randomness import Randomness
 from sfumato.privacy.sampling import FixedSizeSampling, PoissonSampling
 
@@ -16,7 +16,9 @@ __all__ = [
     "Adjacency",
     "Budget",
     "Certificate",
+    "CountQuery",
     "Curator",
+    "DistanceQuery",
     "FixedSizeSampling",
     "FlatClip",
     "LayerClip",

@@ -2,21 +2,26 @@
 
 The headline is the privacy loss distribution (PLD) at a discretisation of 1e-5, a rigorous upper bound. Renyi
 differential privacy (RDP) is a cross-check, and the headline where PLD has no answer (sampling without
-replacement). The Gaussian central limit figure can be asked for because papers report it; it is an
+replacement, noise chosen from answers) or, among choices, a larger one: both bound the same epsilon from above, so the
+smaller of the two holds. The Gaussian central limit figure can be asked for because papers report it; it is an
 approximation that may understate, and is never the headline.
 
 Reference: Koskela, Jaelkoe, Honkela 2020 and Doroshenko et al. 2022 (PLD); Mironov 2017 and Wang, Balle,
-Kasiviswanathan 2019 (RDP); Bu, Dong, Long, Su 2020 (central limit).
+Kasiviswanathan 2019 (RDP); Dong, Durfee, Rogers 2020 and Cesar, Rogers 2021 (choices); Bu, Dong, Long, Su 2020
+(central limit).
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import version
-from math import exp, expm1, inf, log, sqrt
+from math import ceil, exp, expm1, inf, log, sqrt
 
 import dp_accounting as dpa
+import numpy as np
 from dp_accounting import rdp
+from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.optimize import brentq
 from scipy.stats import binom
@@ -25,6 +30,7 @@ from sfumato.errors import ArgumentError, BudgetError
 from sfumato.privacy.adjacency import Adjacency, Relation
 from sfumato.privacy.budget import Budget, gaussian_delta
 from sfumato.privacy.events import (
+    Concentrated,
     Event,
     ExponentialChoice,
     FixedSizeGaussian,
@@ -35,9 +41,13 @@ from sfumato.privacy.events import (
 
 _FINE, _COARSE = 1e-5, 1e-4
 _LEAST_NOISE, _MOST_NOISE = 0.3, 1e7
+_LARGE_CHOICE = 20.0
 _WHOLE_ORDERS = (*range(2, 64), 80, 96, 128, 192, 256, 512, 1024)
 # Fractional orders below 2 matter only at epsilons far above any that protects, and their series may diverge.
 _ORDERS = (*(2 + tenth / 10 for tenth in range(90)), *(order for order in _WHOLE_ORDERS if order > 10))
+# Where RDP is proportional to the order, any order is as quick as another: from 1.01 to 10^6.
+_PLAIN = (GaussianSum, ExponentialChoice, Concentrated)
+_PLAIN_ORDERS = tuple(1 + 0.01 * 1.05**step for step in range(378))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +61,7 @@ class Statement:
 
 
 def headline(events: Sequence[Event], adjacency: Adjacency, delta: float) -> Statement:
-    """The epsilon that a certificate states: PLD, or RDP where sampling without replacement rules PLD out.
+    """The epsilon that a certificate states: PLD, or RDP where PLD has no rule, or a larger answer among choices.
 
     >>> round(headline([GaussianSum(noise_multiplier=1.0)], Adjacency(), 1e-5).epsilon, 4)
     4.3772
@@ -60,14 +70,21 @@ def headline(events: Sequence[Event], adjacency: Adjacency, delta: float) -> Sta
     events = tuple(events)
     if any(isinstance(event, NonPrivate) for event in events):
         return Statement(epsilon=inf, accountant="none", discretisation=None, library=library)
-    if adjacency.relation is Relation.REPLACE_ONE:
-        return Statement(
-            epsilon=rdp_epsilon(events, adjacency, delta), accountant="RDP", discretisation=None, library=library
-        )
+    by_rdp = Statement(epsilon=inf, accountant="RDP", discretisation=None, library=library)
+    if _needs_rdp(events, adjacency) or any(isinstance(event, ExponentialChoice) for event in events):
+        by_rdp = replace(by_rdp, epsilon=rdp_epsilon(events, adjacency, delta))
+    if _needs_rdp(events, adjacency):
+        return by_rdp
     step = discretisation_of(events, adjacency, delta)
-    return Statement(
+    by_pld = Statement(
         epsilon=pld_epsilon(events, adjacency, delta, step), accountant="PLD", discretisation=step, library=library
     )
+    return min(by_pld, by_rdp, key=lambda statement: statement.epsilon)
+
+
+def _needs_rdp(events: Sequence[Event], adjacency: Adjacency) -> bool:
+    """Where PLD has no rule: under replace-one, and for noise that was chosen from answers."""
+    return adjacency.relation is Relation.REPLACE_ONE or any(isinstance(event, Concentrated) for event in events)
 
 
 def discretisation_of(events: tuple[Event, ...], adjacency: Adjacency, delta: float) -> float:
@@ -94,7 +111,9 @@ def pld_epsilon(events: tuple[Event, ...], adjacency: Adjacency, delta: float, s
 def privacy_loss(events: Sequence[Event], step: float) -> pld.PrivacyLossDistribution:
     """The privacy loss distribution of events together, under add-or-remove-one; pessimistic on a grid of ``step``."""
     sums = [event for event in events if isinstance(event, GaussianSum)]
-    parts = [_pld_of(event, step) for event in events if not isinstance(event, GaussianSum)]
+    choices = Counter(event for event in events if isinstance(event, ExponentialChoice))
+    parts = [_pld_of(event, step) for event in events if not isinstance(event, GaussianSum | ExponentialChoice)]
+    parts += [_choice_pld(choice.epsilon, step).self_compose(number) for choice, number in choices.items()]
     if sums:  # Gaussian sums compose exactly into one, which saves discretisation error
         deviation = 1 / sqrt(sum(event.noise_multiplier**-2 for event in sums))
         parts.append(pld.from_gaussian_mechanism(deviation, value_discretization_interval=step))
@@ -106,10 +125,6 @@ def privacy_loss(events: Sequence[Event], step: float) -> pld.PrivacyLossDistrib
 
 @lru_cache(maxsize=64)
 def _pld_of(event: Event, step: float) -> pld.PrivacyLossDistribution:
-    if isinstance(event, ExponentialChoice):
-        return pld.from_privacy_parameters(
-            dpa.pld.common.DifferentialPrivacyParameters(event.epsilon, 0.0), value_discretization_interval=step
-        )
     if not isinstance(event, PoissonGaussian):
         raise ArgumentError(f"PLD has no rule for a {event.kind} event.")
     if event.rate >= 1:  # every row takes part in every step: all steps together are one Gaussian sum
@@ -129,6 +144,25 @@ def _pld_of(event: Event, step: float) -> pld.PrivacyLossDistribution:
 
 
 @lru_cache(maxsize=64)
+def _choice_pld(epsilon: float, step: float) -> pld.PrivacyLossDistribution:
+    """The privacy loss of an exponential choice: the worst of all whose log odds lie in a range of width epsilon.
+
+    Proof: with log odds in [t - epsilon, t] the worst case takes both ends, with chances that make it a distribution,
+    and has delta(x) = (E - e^t) (1 - e^(x - t)) / (E - 1) with E = e^epsilon. Over t that is largest at
+    t = (epsilon + x) / 2, where it is (e^(epsilon / 2) - e^(x / 2))^2 / (E - 1). The largest of privacy profiles is a
+    profile, and a pair that has it dominates in compositions (Zhu, Dong, Wang 2022).
+    """
+    if epsilon > _LARGE_CHOICE:  # as pure privacy, which is looser and takes no array of losses
+        pure = dpa.pld.common.DifferentialPrivacyParameters(epsilon, 0.0)
+        return pld.from_privacy_parameters(pure, value_discretization_interval=step)
+    last = max(1, ceil(epsilon / step))
+    losses = np.clip(np.arange(-last, last + 1) * step, -epsilon, epsilon)
+    deltas = np.expm1((epsilon - losses) / 2) ** 2 * np.exp(losses) / expm1(epsilon)
+    deltas[0] = -expm1(-last * step)  # below -epsilon every profile is 1 - e^x
+    return pld.PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(step, -last, last, deltas))
+
+
+@lru_cache(maxsize=64)
 def rdp_epsilon(
     events: tuple[Event, ...], adjacency: Adjacency, delta: float, orders: tuple[float, ...] = _ORDERS
 ) -> float:
@@ -136,6 +170,8 @@ def rdp_epsilon(
     relation = dpa.NeighboringRelation.ADD_OR_REMOVE_ONE
     if adjacency.relation is Relation.REPLACE_ONE:
         relation = dpa.NeighboringRelation.REPLACE_ONE
+    if all(isinstance(event, _PLAIN) for event in events):
+        orders = _PLAIN_ORDERS
     accountant = rdp.RdpAccountant(orders, neighboring_relation=relation)
     for event in events:
         named = _rdp_event_of(event, adjacency)
@@ -160,8 +196,27 @@ def _rdp_event_of(event: Event, adjacency: Adjacency) -> dpa.DpEvent | None:
         case ExponentialChoice():
             # Bounded range gives eps^2/8 zCDP (Cesar and Rogers 2021).
             return dpa.ZCDpEvent(event.epsilon**2 / 8)
+        case Concentrated():
+            return dpa.ZCDpEvent(event.rho)
         case _:
             return None
+
+
+def largest_rho(spent: Sequence[Event], adjacency: Adjacency, budget: Budget) -> float:
+    """The largest rho of zero-concentrated privacy that, after ``spent``, stays within the budget.
+
+    A part in 10^9 stays below, for the rounding of a sum of many parts.
+    """
+    spent = tuple(spent)
+
+    def excess(log_rho: float) -> float:
+        events = (*spent, Concentrated(rho=exp(log_rho)))
+        return headline(events, adjacency, budget.delta).epsilon - budget.epsilon
+
+    low, high = log(1e-11), log(1e3)
+    if excess(low) > 0:
+        raise BudgetError("The budget left is too small for a reserve: raise epsilon.")
+    return exp(brentq(excess, low, high, xtol=1e-12)) * (1 - 1e-9)
 
 
 def clt_epsilon(events: Sequence[Event], delta: float) -> float:
@@ -197,10 +252,14 @@ def calibrate(make: Callable[[float], Event], spent: Sequence[Event], adjacency:
 
     def roughly(multiplier: float) -> float:
         events = (*spent, make(multiplier))
-        if adjacency.relation is Relation.REPLACE_ONE:
+        if _needs_rdp(events, adjacency):
             return rdp_epsilon(events, adjacency, budget.delta)
         # One grid coarser than the statement's: ten times faster, and close enough to start from.
-        return pld_epsilon(events, adjacency, budget.delta, 10 * discretisation_of(events, adjacency, budget.delta))
+        coarse = 10 * discretisation_of(events, adjacency, budget.delta)
+        by_pld = pld_epsilon(events, adjacency, budget.delta, coarse)
+        if any(isinstance(event, ExponentialChoice) for event in events):
+            return min(by_pld, rdp_epsilon(events, adjacency, budget.delta))
+        return by_pld
 
     low, high = _bracket(roughly, budget.epsilon, _guess(make, spent, budget))
     if high < _LEAST_NOISE:

@@ -114,7 +114,7 @@ def certify(ledger: Ledger, randomness: Randomness, public: Mapping[str, Any]) -
 
     A ledger that admits to work without protection has said so already, and needs no other reason.
     """
-    charges = tuple((entry.purpose, entry.event) for entry in ledger.entries)
+    charges = tuple((entry.purpose, entry.event) for entry in ledger.charges)
     if any(isinstance(event, NonPrivate) for event in ledger.events):
         pass
     elif randomness.source == "seed":

@@ -7,6 +7,7 @@ of one row that it hands in (losses, queries) do run on the rows: they are trust
 
 from collections.abc import Callable
 from copy import copy
+from fractions import Fraction
 from typing import Any, TypeAlias, TypeVar
 
 import equinox as eqx
@@ -19,12 +20,13 @@ from sfumato.errors import ArgumentError
 from sfumato.privacy.chacha import keystream
 from sfumato.privacy.choice import draw_index, exponential_weights
 from sfumato.privacy.clipping import GRID
+from sfumato.privacy.counting import exact_scores, exact_sum
 from sfumato.privacy.events import ExponentialChoice, GaussianSum
 from sfumato.privacy.factors import FactoredLoss
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.noise import gaussian_integers
 from sfumato.privacy.plan import SgdPlan
-from sfumato.privacy.queries import ScoreQuery, SumQuery, count_query
+from sfumato.privacy.queries import CountQuery, DistanceQuery, ScoreQuery, SumQuery, count_query
 from sfumato.privacy.randomness import Randomness, Stream, nonce
 from sfumato.privacy.sampling import FixedSizeSampling
 from sfumato.privacy.step import (
@@ -32,7 +34,6 @@ from sfumato.privacy.step import (
     PrivateRows,
     factored_step,
     gradient_step,
-    grid_total,
     run_steps,
     steps_ahead,
 )
@@ -97,31 +98,50 @@ class Curator:
         """
         return self._ledger.budget.multiplier(share) * self._ledger.adjacency.sum_factor * bound
 
-    def noisy_sum(self, query: SumQuery, *, share: float) -> np.ndarray:
-        """First door: the sum of a clipped vector over all rows, with Gaussian noise.
+    def least_noise(self) -> float:
+        """The noise multiplier of a sum that takes all that is left of the budget: public, no cost."""
+        event = self._ledger.calibrate(lambda multiplier: GaussianSum(noise_multiplier=multiplier))
+        return event.noise_multiplier  # type: ignore[union-attr]
+
+    def reserve(self, purpose: str) -> Fraction:
+        """Charge all that is left of the budget as one total rho, and pay for later sums and choices from it.
+
+        Noise that depends on earlier answers is sound only behind this (``concentrated.py``); what would pass the total
+        is refused. Cost: one ``Concentrated`` event.
+        """
+        return self._ledger.reserve(purpose)
+
+    def noisy_sum(self, query: SumQuery | CountQuery, *, share: float) -> np.ndarray:
+        """First door: the sum over all rows of a clipped vector, or their counts, with Gaussian noise.
 
         Cost: one ``GaussianSum`` event worth ``share`` of the budget, charged before the noise is drawn.
         Sensitivity: the clipping bound times the number of rows that neighbours differ in (twice the bound
         under replace-one).
         """
-        multiplier = self._ledger.budget.multiplier(share)
-        call = self._charge(GaussianSum(noise_multiplier=multiplier), query.purpose)
-        deviation = multiplier * self._ledger.adjacency.sum_factor * GRID
-        with jax.enable_x64(True):
-            total = grid_total(self._rows, query.function, query.clip, query.num_entries)
-            noise = gaussian_integers(self._randomness.key, nonce(call, 0, Stream.NOISE), query.num_entries, deviation)
-            return np.asarray((total + noise) * (query.clip.bound / GRID))
+        return self.noisy_sum_at(query, noise_multiplier=self._ledger.budget.multiplier(share))
 
-    def noisy_choice(self, query: ScoreQuery, *, epsilon: float) -> int:
-        """Second door: the index of one candidate, by the exponential mechanism on summed scores.
+    def noisy_sum_at(self, query: SumQuery | CountQuery, *, noise_multiplier: float) -> np.ndarray:
+        """First door, at a given noise in place of a share of the budget.
+
+        The noise must be fixed before the first answer, be the ``least_noise``, or be paid from a ``reserve``.
+        """
+        call = self._charge(GaussianSum(noise_multiplier=noise_multiplier), query.purpose)
+        deviation = noise_multiplier * self._ledger.adjacency.sum_factor * GRID * query.grid_norm
+        with jax.enable_x64(True):
+            total = exact_sum(self._rows, query)
+            noise = gaussian_integers(self._randomness.key, nonce(call, 0, Stream.NOISE), query.num_entries, deviation)
+            return np.asarray((total + noise) * (query.grid_unit / GRID))
+
+    def noisy_choice(self, query: ScoreQuery | DistanceQuery, *, epsilon: float) -> int:
+        """Second door: the index of one candidate, by the exponential mechanism on summed scores, or on distances.
 
         Cost: one ``ExponentialChoice`` event at ``epsilon``, charged before the choice is drawn.
         """
         call = self._charge(ExponentialChoice(epsilon=epsilon), query.purpose)
         with jax.enable_x64(True):
-            scores = grid_total(self._rows, query.function, None, query.num_candidates)
+            scores = exact_scores(self._rows, query)
         sensitivity = self._ledger.adjacency.sum_factor * GRID
-        weights = exponential_weights([int(score) for score in scores], sensitivity, epsilon)
+        weights = exponential_weights(scores, sensitivity, epsilon)
         attempt, index = 0, None
         while index is None:
             index = draw_index(weights, self._bits(call, attempt), 512)

@@ -86,6 +86,20 @@ class ExponentialChoice:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Concentrated:
+    """Sums and choices whose noise was chosen as answers came in, all within ``rho`` of zero-concentrated privacy.
+
+    The total was fixed and charged in advance, and a filter stopped what would have passed it (``concentrated.py``).
+    """
+
+    kind: ClassVar[str] = "concentrated"
+    rho: float
+
+    def __post_init__(self) -> None:
+        between(1e-12, 1e4, rho=self.rho)
+
+
+@dataclass(frozen=True, kw_only=True)
 class NonPrivate:
     """Anything without a guarantee: its epsilon is infinite, and says why."""
 
@@ -93,10 +107,11 @@ class NonPrivate:
     reason: str
 
 
-Event: TypeAlias = GaussianSum | PoissonGaussian | FixedSizeGaussian | ExponentialChoice | NonPrivate
+Event: TypeAlias = GaussianSum | PoissonGaussian | FixedSizeGaussian | ExponentialChoice | Concentrated | NonPrivate
 
 _KINDS: dict[str, type[Event]] = {
-    event.kind: event for event in (GaussianSum, PoissonGaussian, FixedSizeGaussian, ExponentialChoice, NonPrivate)
+    event.kind: event
+    for event in (GaussianSum, PoissonGaussian, FixedSizeGaussian, ExponentialChoice, Concentrated, NonPrivate)
 }
 
 

@@ -2,20 +2,23 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 from sfumato.errors import BudgetError
-from sfumato.privacy.accounting import calibrate, headline
+from sfumato.privacy.accounting import calibrate, headline, largest_rho
 from sfumato.privacy.adjacency import Adjacency
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.events import Event, NonPrivate
+from sfumato.privacy.concentrated import rho_of
+from sfumato.privacy.events import Concentrated, Event, NonPrivate
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One charge: the event and, in words, what it was for."""
+    """One charge: the event and, in words, what it was for; ``prepaid`` where a reserve paid for it."""
 
     event: Event
     purpose: str
+    prepaid: bool = False
 
 
 class Ledger:
@@ -30,6 +33,7 @@ class Ledger:
         self._budget = budget
         self._adjacency = adjacency
         self._entries: list[Entry] = []
+        self._reserve: Fraction | None = None
 
     @property
     def budget(self) -> Budget:
@@ -44,11 +48,25 @@ class Ledger:
         return tuple(self._entries)
 
     @property
+    def charges(self) -> tuple[Entry, ...]:
+        """What epsilon is counted from: every entry but those that a reserve paid for."""
+        return tuple(entry for entry in self._entries if not entry.prepaid)
+
+    @property
     def events(self) -> tuple[Event, ...]:
-        return tuple(entry.event for entry in self._entries)
+        """The events that epsilon is counted from."""
+        return tuple(entry.event for entry in self.charges)
+
+    @property
+    def drawn(self) -> tuple[Event, ...]:
+        """The events that something was drawn for: those paid from a reserve in place of its total."""
+        return tuple(entry.event for entry in self._entries if not isinstance(entry.event, Concentrated))
 
     def charge(self, event: Event, purpose: str) -> None:
-        """Add the event, or refuse it when everything together would cost more than the budget."""
+        """Add the event, or refuse it when everything together would cost more than the budget, or than the reserve."""
+        if self._reserve is not None:
+            self._pay(event, purpose)
+            return
         total = headline((*self.events, event), self._adjacency, self._budget.delta).epsilon
         if not total <= self._budget.epsilon:
             raise BudgetError(
@@ -56,6 +74,24 @@ class Ledger:
                 f"past the budget of {self._budget.epsilon:g}; nothing was drawn."
             )
         self._entries.append(Entry(event=event, purpose=purpose))
+
+    def reserve(self, purpose: str) -> Fraction:
+        """Charge all that is left as one total of zero-concentrated privacy, and pay for sums and choices from it.
+
+        What is paid from a reserve may be chosen from answers, noise and all; the ledger refuses what would pass the
+        total, in exact arithmetic.
+        """
+        rho = largest_rho(self.events, self._adjacency, self._budget)
+        self.charge(Concentrated(rho=rho), purpose)
+        self._reserve = Fraction(rho)
+        return self._reserve
+
+    def _pay(self, event: Event, purpose: str) -> None:
+        left = (self._reserve or Fraction(0)) - rho_of(event)
+        if left < 0:
+            raise BudgetError(f"The charge for {purpose!r} would pass the reserve; nothing was drawn.")
+        self._reserve = left
+        self._entries.append(Entry(event=event, purpose=purpose, prepaid=True))
 
     def admit(self, reason: str, purpose: str) -> None:
         """Write down what was done without protection: no budget covers it, so epsilon is infinite from here on."""

@@ -6,6 +6,7 @@ state an epsilon.
 """
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import equinox as eqx
@@ -15,13 +16,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from sfumato.privacy.chacha import keystream
+from sfumato.privacy.clipping import GRID
+from sfumato.privacy.counting import exact_scores, exact_sum
 from sfumato.privacy.curator import Curator, Loss, Params, State
 from sfumato.privacy.factored import chunk_rows
 from sfumato.privacy.factors import FactoredLoss
 from sfumato.privacy.plan import SgdPlan
-from sfumato.privacy.queries import ScoreQuery, SumQuery
+from sfumato.privacy.queries import CountQuery, DistanceQuery, ScoreQuery, SumQuery
 from sfumato.privacy.randomness import Stream, nonce
-from sfumato.privacy.step import PrivateRows, grid_total
+from sfumato.privacy.step import PrivateRows
 
 REASON = "fitted without privacy"
 
@@ -42,17 +45,27 @@ class Unprotected(Curator):
         """None."""
         return 0.0
 
-    def noisy_sum(self, query: SumQuery, *, share: float) -> np.ndarray:
+    def least_noise(self) -> float:
+        """As of the whole budget; nothing is charged against it."""
+        return self._ledger.budget.multiplier(1.0)
+
+    def reserve(self, purpose: str) -> Fraction:
+        """As of the whole budget; nothing is charged against it."""
+        return Fraction(self.least_noise()) ** -2 / 2
+
+    def noisy_sum_at(self, query: SumQuery | CountQuery, *, noise_multiplier: float) -> np.ndarray:
         """The sum of the query's vector over all rows, as it is: neither clipped nor noisy."""
         self._ledger.admit(REASON, query.purpose)
         with jax.enable_x64(True):
+            if isinstance(query, CountQuery):
+                return np.asarray(exact_sum(self._rows, query)) / GRID
             return np.asarray(_plain_total(self._rows, query.function, query.num_entries))
 
-    def noisy_choice(self, query: ScoreQuery, *, epsilon: float) -> int:
-        """The candidate of the largest summed score."""
+    def noisy_choice(self, query: ScoreQuery | DistanceQuery, *, epsilon: float) -> int:
+        """The candidate of the largest score."""
         self._ledger.admit(REASON, query.purpose)
         with jax.enable_x64(True):
-            return int(jnp.argmax(grid_total(self._rows, query.function, None, query.num_candidates)))
+            return int(np.argmax(exact_scores(self._rows, query)))
 
     def noisy_descent(
         self,

@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from sfumato.privacy.certificate import Certificate
-from sfumato.privacy.events import Event, ExponentialChoice, FixedSizeGaussian, GaussianSum, PoissonGaussian
+from sfumato.privacy.events import (
+    Concentrated,
+    Event,
+    ExponentialChoice,
+    FixedSizeGaussian,
+    GaussianSum,
+    PoissonGaussian,
+)
 from sfumato.privacy.events import NonPrivate as NonPrivateEvent
 
 
@@ -74,6 +81,8 @@ def event_words(event: Event) -> str:
             )
         case ExponentialChoice():
             return f"a choice by the exponential mechanism at epsilon {event.epsilon:.4g}"
+        case Concentrated():
+            return f"sums and choices, their noise chosen as answers came in, within rho {event.rho:.4g} in all"
         case NonPrivateEvent():
             return f"no protection: {event.reason}"
 

@@ -1,0 +1,60 @@
+"""Counting: how many rows fall into each cell of a table of counts, exactly, and what the doors make of it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, Int64
+
+from sfumato.errors import ArgumentError
+from sfumato.privacy.clipping import GRID
+from sfumato.privacy.queries import CountQuery, DistanceQuery, ScoreQuery, SumQuery
+from sfumato.privacy.step import PrivateRows, grid_total
+
+
+def cell_counts(
+    rows: PrivateRows, function: Callable[[Any], Int[Array, " table"]], sizes: tuple[int, ...]
+) -> Int64[Array, " cell"]:
+    """How many rows fall into each cell of tables of these sizes, one table after another.
+
+    Guarantees: a row adds one to at most one cell of each table, whatever ``function`` returns: a number outside its
+    table counts for nothing, and neither does padding. Needs 64-bit mode.
+
+    The rows are an argument of the compiled function and never a constant in it, as in ``grid_total``.
+    """
+    ends = np.cumsum(sizes)
+    return _counts(function, rows, jnp.asarray(ends - sizes), jnp.asarray(sizes), int(ends[-1]))
+
+
+@eqx.filter_jit
+def _counts(
+    function: Callable[[Any], Array], rows: PrivateRows, starts: Array, sizes: Array, num_cells: int
+) -> Int64[Array, " cell"]:
+    def add(place: Array, counts: Array) -> Array:
+        take = lambda column: jax.lax.dynamic_slice_in_dim(column, place * rows.micro, rows.micro)
+        cells = jax.vmap(function)(jax.tree.map(take, rows.columns))
+        if cells.shape != (rows.micro, sizes.size) or not jnp.issubdtype(cells.dtype, jnp.signedinteger):
+            raise ArgumentError(f"Expected a query function that returns {sizes.size} whole numbers a row.")
+        inside = take(rows.real)[:, None] & (cells >= 0) & (cells < sizes)
+        # What counts for nothing is added to a cell past the last, which is then dropped.
+        return counts.at[jnp.where(inside, starts + cells, num_cells)].add(1)
+
+    num_chunks = rows.real.shape[0] // rows.micro
+    return jax.lax.fori_loop(0, num_chunks, add, jnp.zeros(num_cells + 1, jnp.int64))[:num_cells]
+
+
+def exact_sum(rows: PrivateRows, query: SumQuery | CountQuery) -> Int64[Array, " entry"]:
+    """The sum that a query asks for, in grid steps: a row moves it by at most ``GRID * query.grid_norm``."""
+    if isinstance(query, CountQuery):
+        return cell_counts(rows, query.function, query.sizes) * GRID
+    return grid_total(rows, query.function, query.clip, query.num_entries)
+
+
+def exact_scores(rows: PrivateRows, query: ScoreQuery | DistanceQuery) -> list[int]:
+    """The scores that a query asks for, in grid steps: a row moves each by at most ``GRID``."""
+    if isinstance(query, DistanceQuery):
+        return query.scores(np.asarray(cell_counts(rows, query.function, query.sizes)))
+    return [int(score) for score in grid_total(rows, query.function, None, query.num_candidates)]
