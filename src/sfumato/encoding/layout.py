@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from sfumato.schema import Categorical, Schema
+from sfumato.schema import Categorical, Continuous, Integer, Modelled, Schema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,13 +12,15 @@ class Feature:
 
     `size` is the number of equal cells that its values fall into, None where values are points. The role
     `missing` is the flag of a nullable column: the lower half is present, the upper half is missing. The values of
-    a `nominal` feature stand in no order that means anything.
+    a `nominal` feature stand in no order that means anything. `marks` are cells that rows often pile up in, as far as
+    the schema alone can tell: the bounds of numbers, and zero.
     """
 
     column: str
     role: Literal["value", "missing"]
     size: int | None
     nominal: bool = False
+    marks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,5 +48,14 @@ def layout_of(schema: Schema) -> Layout:
             features.append(Feature(column=name, role="missing", size=2))
         if column.num_values != 1:
             nominal = isinstance(column, Categorical) and not column.ordered and column.num_values > 2
-            features.append(Feature(column=name, role="value", size=column.num_values, nominal=nominal))
+            size = column.num_values
+            features.append(Feature(column=name, role="value", size=size, nominal=nominal, marks=_marks(column)))
     return Layout(features=tuple(features))
+
+
+def _marks(column: Modelled) -> tuple[int, ...]:
+    size = column.num_values
+    if not isinstance(column, Integer | Continuous) or size is None:
+        return ()
+    zero = round(-column.lower * 10 ** (getattr(column, "decimals", None) or 0))
+    return tuple(sorted({0, size - 1, *([zero] if 0 <= zero < size else [])}))

@@ -14,6 +14,7 @@ import numpy as np
 
 from sfumato.checks import between, whole
 from sfumato.encoding.layout import Layout
+from sfumato.fitting.histogram import Line, on_grid
 from sfumato.fitting.marginals import MarginalShare, buy_histograms
 from sfumato.models.codes.codec import Codec
 from sfumato.privacy import Curator
@@ -82,6 +83,12 @@ class _Column:
 
 _FLOOR = 1e-4
 
+_CLEAR = 1.0
+"""By how many deviations of the noise a code should stand out, so as not to be joined with others."""
+
+_FEW = 5
+"""A column of so few values keeps them all apart: one of them may be what everyone asks about."""
+
 
 def even_codec(layout: Layout, bins: int = 100) -> Codec:
     """Codes of equal bins over public bounds, one for each value where there are at most so many. No cost.
@@ -109,45 +116,61 @@ def buy_codec(curator: Curator, layout: Layout, settings: PaidBins) -> Coded:
     Cost: the Gaussian sums of ``buy_histograms``, ``share`` of the budget in all.
     """
     asked = MarginalShare(share=settings.share, rounds=settings.rounds, bins=settings.bins)
-    bought = buy_histograms(curator, layout, asked)
+    bought = buy_histograms(curator, layout, asked, marked=True)
     columns = []
     for value, flag in _places(layout):
         missing = 0.0 if flag is None else float(bought.lines[flag][1][1])
         if value is None:
             columns.append(_Column(np.array([0.0, 1.0]), np.zeros(1, int), np.ones(1), None, flag, missing))
             continue
-        edges, shares = bought.lines[value]
-        group = _rare_joined if layout.features[value].nominal else _in_order
-        code_of = group(shares, bought.noises[value], settings.codes)
+        edges, shares = split(*bought.lines[value], layout.features[value].size, 1 / settings.codes)
+        least = _CLEAR * bought.noises[value] if len(shares) > _FEW else 0.0
+        if len(shares) > settings.codes:
+            least = max(least, 0.0 if layout.features[value].nominal else 1 / settings.codes)
+        group = rare_joined if layout.features[value].nominal else in_order
+        code_of = group(shares, least)
         columns.append(_Column(edges, code_of, shares, value, flag, missing))
     return Coded(codec=_codec(columns), shares=tuple(column.shares() for column in columns))
 
 
-def _in_order(shares: np.ndarray, noise: float, codes: int) -> np.ndarray:
-    """Neighbours joined until they hold an even part of the mass and stand out of the noise; heavy bins stay alone.
+def split(edges: np.ndarray, shares: np.ndarray, size: int | None, most: float) -> Line:
+    """Bins that hold more than so much cut into equal parts, unless they are a single value.
 
-    >>> _in_order(np.array([0.4, 0.1, 0.1, 0.1, 0.3]), 0.01, 4).tolist()
+    >>> edges, shares = split(np.array([0.0, 0.25, 1.0]), np.array([0.5, 0.5]), 4, 0.25)
+    >>> edges.tolist(), shares.round(3).tolist()
+    ([0.0, 0.25, 0.5, 1.0], [0.5, 0.167, 0.333])
+    """
+    cuts = [edges[:1]]
+    for low, high, share in zip(edges[:-1], edges[1:], shares, strict=True):
+        cuts.append(np.linspace(low, high, max(1, int(np.ceil(share / most))) + 1)[1:])
+    finer = on_grid(np.concatenate(cuts), size)
+    return finer, np.diff(np.interp(finer, edges, np.concatenate([[0.0], np.cumsum(shares)])))
+
+
+def in_order(shares: np.ndarray, least: float) -> np.ndarray:
+    """The code of each bin, where neighbours are joined until they hold so much; heavy bins stay alone.
+
+    >>> in_order(np.array([0.4, 0.1, 0.1, 0.1, 0.3]), 0.25).tolist()
     [0, 1, 1, 1, 2]
     """
-    least = max(3 * noise, 1 / codes if len(shares) > codes else 0.0)
-    code_of, code, held = [], 0, 0.0
-    for share in shares:
-        if held > 0 and (held >= least or share >= least):
+    code_of, code, held = [0], 0, float(shares[0])
+    for share in shares[1:]:
+        if held >= least or share >= least:
             code, held = code + 1, 0.0
         code_of.append(code)
-        held += max(float(share), 1e-12)
+        held += float(share)
     if code > 0 and held < least:  # what is left over goes with the group before it
         code_of = [min(place, code - 1) for place in code_of]
     return np.array(code_of)
 
 
-def _rare_joined(shares: np.ndarray, noise: float, codes: int) -> np.ndarray:
-    """A code for each level that stands out of the noise, and one for all that do not.
+def rare_joined(shares: np.ndarray, least: float) -> np.ndarray:
+    """A code for each level that holds so much, and one for all that do not.
 
-    >>> _rare_joined(np.array([0.5, 0.01, 0.48, 0.01]), 0.01, 4).tolist()
+    >>> rare_joined(np.array([0.5, 0.01, 0.48, 0.01]), 0.03).tolist()
     [0, 2, 1, 2]
     """
-    rare = shares < 3 * noise
+    rare = shares < least
     if rare.sum() < 2:
         return np.arange(len(shares))
     return np.where(rare, (~rare).sum(), np.cumsum(~rare) - 1)

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from sfumato.checks import between, whole
-from sfumato.encoding.layout import Layout
+from sfumato.encoding.layout import Feature, Layout
 from sfumato.fitting.histogram import Line, by_level, distribution, on_grid, onto_simplex
 from sfumato.models.flows.marginal_map import MarginalMap
 from sfumato.privacy import Curator, FlatClip, SumQuery
@@ -49,8 +49,8 @@ def buy_marginals(curator: Curator, layout: Layout, settings: MarginalShare) -> 
     return _map([edge for edge, _ in bought.lines], [part for _, part in bought.lines], bought.num_edges)
 
 
-def buy_histograms(curator: Curator, layout: Layout, settings: MarginalShare) -> Histograms:
-    """The distribution of each feature, in bins that follow its mass.
+def buy_histograms(curator: Curator, layout: Layout, settings: MarginalShare, *, marked: bool = False) -> Histograms:
+    """The distribution of each feature, in bins that follow its mass; if ``marked``, with bins for its marks alone.
 
     Cost: ``rounds`` Gaussian sums of one bounded vector, ``share`` of the budget together. Rounds after the first are
     asked for only if some feature has more values than bins, which the schema says. How many bins there are depends on
@@ -63,6 +63,8 @@ def buy_histograms(curator: Curator, layout: Layout, settings: MarginalShare) ->
     noise = curator.noise_of(clip.bound, parts[-1]) / curator.size
     bins = int(np.clip(1 / max(_CLEAR * noise, 1e-9), 8, settings.bins))
     edges = [_even(size, bins, settings.bins) for size in sizes]
+    if marked:
+        edges = [_with_marks(edge, feature) for edge, feature in zip(edges, layout.features, strict=True)]
     num_edges = 1 + max(len(edge) - 1 if size is not None else bins for edge, size in zip(edges, sizes, strict=True))
     shares: list[np.ndarray] = []
     for number, part in enumerate(parts, 1):
@@ -95,6 +97,14 @@ def _even(size: int | None, bins: int, most: int) -> np.ndarray:
     """A bin for each value where there are few; else as many equal bins as the noise allows."""
     num = size if size is not None and size <= most else bins
     return on_grid(np.linspace(0, 1, num + 1), size)
+
+
+def _with_marks(edges: np.ndarray, feature: Feature) -> np.ndarray:
+    """The edges, and those of the cells that the schema marks."""
+    if feature.size is None:
+        return edges
+    borders = [place / feature.size for mark in feature.marks for place in (mark, mark + 1)]
+    return on_grid(np.concatenate([edges, borders]), feature.size)
 
 
 def _finer(edges: np.ndarray, shares: np.ndarray, size: int | None, bins: int) -> np.ndarray:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from sfumato.errors import ArgumentError, ReleaseError
+from sfumato.models.codes.description import coded_skeleton
 from sfumato.models.flows.copula import Copula
 from sfumato.models.flows.dequantiser import DequantiserShape
 from sfumato.models.flows.flow import MafShape, MaskedAutoregressiveFlow
@@ -83,6 +84,7 @@ def _any_key() -> Array:
 _KINDS: dict[str, Callable[[Mapping[str, Any], Sequence[int]], Any]] = {
     "masked_autoregressive_flow": _maf,
     "spline_flow": _spline_flow,
+    "coded": coded_skeleton,
 }
 
 

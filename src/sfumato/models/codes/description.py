@@ -1,0 +1,117 @@
+"""Description: the skeleton of a model of codes, from what its file says, as far as the file bears it out."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from sfumato.errors import ArgumentError, ReleaseError
+from sfumato.models.codes.chain import Chain, ChainShape
+from sfumato.models.codes.codec import Codec
+from sfumato.models.codes.coded import CodedModel
+from sfumato.models.codes.joint import CodeDistribution
+from sfumato.models.codes.tables import ConditionalTables
+
+_MOST = 10**6
+
+
+def coded_skeleton(fields: Mapping[str, Any], tensor_sizes: Sequence[int]) -> CodedModel:
+    """The model with shapes in place of arrays. No description can make more be allocated than the file holds."""
+    most = sum(tensor_sizes)
+    try:
+        codec = _codec(_object(fields, "codec"), most)
+        joint = _joint(_object(fields, "joint"), most)
+    except ArgumentError as error:
+        raise ReleaseError(f"The model description is damaged: {error}") from None
+    if codec.sizes != joint.sizes or codec.num_features != fields.get("num_features"):
+        raise ReleaseError("The model description is damaged: its codec and its joint do not fit together.")
+    return CodedModel(codec, joint)
+
+
+def _codec(fields: Mapping[str, Any], most: int) -> Codec:
+    sizes, bins = _whole_numbers(fields, "sizes", least=1), _whole_number(fields, "bins")
+    values, flags = (_places(fields, name, len(sizes)) for name in ("values", "flags"))
+    used = [place for place in (*values, *flags) if place is not None]
+    if sorted(used) != list(range(len(used))):
+        raise ReleaseError("The model description is damaged: each feature must belong to one column.")
+    if 3 * bins * len(sizes) > most:
+        raise ReleaseError("The model description claims other numbers than the file holds.")
+    lines = lambda width: jax.ShapeDtypeStruct((len(sizes), width), jnp.float32)
+    return Codec(lines(bins + 1), lines(bins), lines(bins), values, flags, sizes)  # type: ignore[arg-type]
+
+
+def _joint(fields: Mapping[str, Any], most: int) -> CodeDistribution:
+    kind = fields.get("kind")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise ReleaseError(f"Unknown kind of model {kind!r}; a newer sfumato may be needed to read this release.")
+    return _KINDS[kind](fields, most)
+
+
+def _tables(fields: Mapping[str, Any], most: int) -> ConditionalTables:
+    sizes, order = _whole_numbers(fields, "sizes", least=1), _whole_numbers(fields, "order", least=0)
+    parents = fields.get("parents")
+    if not isinstance(parents, list) or len(parents) != len(sizes):
+        raise ReleaseError("The model description is damaged: parents must list columns for each column.")
+    above = tuple(_whole_numbers({"parents": each}, "parents", least=0, most=len(sizes) - 1) for each in parents)
+    shapes = [(math.prod(sizes[parent] for parent in each), size) for each, size in zip(above, sizes, strict=True)]
+    if sum(rows * columns for rows, columns in shapes) > most:
+        raise ReleaseError("The model description claims other numbers than the file holds.")
+    tables = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)
+    return ConditionalTables(tables, order, above)  # type: ignore[arg-type]
+
+
+def _chain(fields: Mapping[str, Any], most: int) -> Chain:
+    base = _tables(_object(fields, "base"), most) if "base" in fields else None
+    shared = fields.get("shared")
+    if not isinstance(shared, bool):
+        raise ReleaseError("The model description is damaged: shared must be true or false.")
+    sizes, order = _whole_numbers(fields, "sizes", least=1), _whole_numbers(fields, "order", least=0)
+    shape = ChainShape(sizes, order, _whole_number(fields, "width"), shared)
+    if 2 * shape.width * shape.most * (1 if shared else shape.places) + shape.width**2 > most:
+        raise ReleaseError("The model description claims other numbers than the file holds.")
+    if base is not None and base.sizes != sizes:
+        raise ReleaseError("The model description is damaged: a chain and its base must have the same codes.")
+    chain: Chain = eqx.filter_eval_shape(lambda: Chain.start(shape, key=_any_key()))
+    return eqx.tree_at(lambda chain: chain.base, chain, base, is_leaf=lambda part: part is None)
+
+
+_KINDS: dict[str, Callable[[Mapping[str, Any], int], CodeDistribution]] = {
+    "conditional_tables": _tables,
+    "chain": _chain,
+}
+
+
+def _any_key() -> Array:
+    # Only shapes are asked for, so no number is ever drawn with it.
+    return jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32))
+
+
+def _object(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = fields.get(name)
+    if not isinstance(found, dict):
+        raise ReleaseError(f"The model description is damaged: {name} must be an object.")
+    return found
+
+
+def _whole_number(fields: Mapping[str, Any], name: str) -> int:
+    return _whole_numbers({name: [fields.get(name)]}, name, least=1)[0]
+
+
+def _whole_numbers(fields: Mapping[str, Any], name: str, *, least: int, most: int = _MOST) -> tuple[int, ...]:
+    found = fields.get(name)
+    if not isinstance(found, list) or not all(type(each) is int and least <= each <= most for each in found):
+        raise ReleaseError(f"The model description is damaged: {name} must be whole numbers from {least} to {most:,}.")
+    return tuple(found)
+
+
+def _places(fields: Mapping[str, Any], name: str, num_columns: int) -> tuple[int | None, ...]:
+    found = fields.get(name)
+    if not isinstance(found, list) or len(found) != num_columns:
+        raise ReleaseError(f"The model description is damaged: {name} must have an entry for each column.")
+    if not all(each is None or (type(each) is int and 0 <= each <= _MOST) for each in found):
+        raise ReleaseError(f"The model description is damaged: {name} must be features or null.")
+    return tuple(found)
