@@ -1,0 +1,204 @@
+"""Fits of the DP-TBART benchmark: methods by label, a fit with what it cost, and its synthetic rows.
+
+NumPy, JAX, Equinox, Optax and dp-accounting are all that is needed here.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import re
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.hflow_data import Packed, pack
+from benchmarks.hflow_fits import fit, versions, write_packed
+from benchmarks.tbart_data import DYCK, load
+
+ROWS_AT_ONCE = 16_384
+DYCK_ROWS = 20_000
+REAL = "real"
+"""The label of real training rows in the place of synthetic ones: the ceiling."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """A method of the registry by its name, from a preset of it where one is named, with some settings replaced."""
+
+    name: str
+    preset: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+METHODS: dict[str, Method] = {
+    "auto": Method(name="auto"),
+    "dp-tbart": Method(name="tbart"),
+    "dp-tbart (paper)": Method(name="tbart", preset="paper"),
+    "chain": Method(name="chain"),
+    "aim": Method(name="aim"),
+    "mst": Method(name="mst"),
+    "independent": Method(name="independent"),
+    "hflow": Method(name="hflow"),
+    "maf": Method(name="maf"),
+}
+"""What is compared, by label."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One fit of one data set; the repeat is called its seed, which seeds what judges it and never its noise."""
+
+    label: str
+    data: str
+    seed: int
+    epsilon: float = 1.0
+
+    @property
+    def stem(self) -> str:
+        """The name of its files.
+
+        >>> Job(label="dp-tbart (paper)", data="adult_pgm", seed=0).stem
+        'dp-tbart-paper__adult_pgm__1__0'
+        """
+        return f"{slug(self.label)}__{self.data}__{self.epsilon:g}__{self.seed}"
+
+
+def slug(label: str) -> str:
+    """A label as part of a file name."""
+    return re.sub(r"[^a-z0-9-]+", "-", label.lower()).strip("-")
+
+
+def built(label: str, settings: dict[str, Any]) -> Any:
+    """The method of a label, with further settings; one that is a group of settings takes a JSON object.
+
+    >>> built("hflow", {"steps": 10, "size": {"width": 8}}).size.width
+    8
+    """
+    from sfumato.synthesizers import method_named
+
+    method = METHODS[label]
+    kind: Any = method_named(method.name)
+    base = getattr(kind, method.preset)() if method.preset else kind()
+
+    def value(name: str, given: Any) -> Any:
+        group = getattr(base, name)
+        return dataclasses.replace(group, **given) if dataclasses.is_dataclass(group) else given  # type: ignore[type-var]
+
+    return dataclasses.replace(
+        base, **{name: value(name, given) for name, given in (method.settings | settings).items()}
+    )
+
+
+def draw(model: Any, num_rows: int, levels: tuple[int | None, ...]) -> np.ndarray:
+    """So many points of the unit cube from a model, as a release draws them."""
+    import jax
+
+    from sfumato.privacy import Randomness
+    from sfumato.release.release import sample_points
+
+    key = jax.random.wrap_key_data(Randomness.from_os().key[:2])
+    starts = range(0, num_rows, ROWS_AT_ONCE)
+    found = [np.asarray(sample_points(model, jax.random.fold_in(key, at), ROWS_AT_ONCE, levels)) for at in starts]
+    return np.concatenate(found)[:num_rows]
+
+
+def do(job: Job, *, folder: Path, out: Path, delta: float, settings: dict[str, Any], processes: int) -> str:
+    """One fit and its synthetic rows, with what it took and what it cost; a line that tells of it."""
+    from benchmarks.machine import describe_machine
+
+    data, target = load(folder, job.data), out / f"{job.stem}.npz"
+    points, facts = real_rows(data) if job.label == REAL else fitted(job, data, delta, settings)
+    write_rows(target, points, data)
+    about = {"label": job.label, "data": job.data, "seed": job.seed, "epsilon": job.epsilon, "rows": len(points)}
+    about |= {"training_rows": len(data.low), "finite": bool(np.isfinite(points).all())} | facts
+    about |= {"processes": processes, "machine": describe_machine(), "versions": versions(), "source": source()}
+    target.with_suffix(".json").write_text(json.dumps(about) + "\n")
+    told = f"{facts['seconds']:.1f} s + {facts['sample_seconds']:.1f} s, epsilon {facts['certified_epsilon']}"
+    return f"{job.stem}: {told}{'' if about['finite'] else ', NOT FINITE'}"
+
+
+def fitted(job: Job, data: Packed, delta: float, settings: dict[str, Any]) -> tuple[np.ndarray, dict[str, Any]]:
+    """A fit through the doors, and as many points as there are training rows."""
+    method = built(job.label, settings)
+    first = is_first((job.label, job.data))
+    reset_peak()
+    model, facts = fit(data, method, epsilon=job.epsilon, delta=delta)
+    start = time.perf_counter()
+    points = draw(model, DYCK_ROWS if job.data == DYCK else len(data.low), levels_of(data))
+    facts |= {
+        "sample_seconds": round(time.perf_counter() - start, 2),
+        "peak_mb": peak(),
+        "device_peak_mb": device_peak(),
+    }
+    return points, facts | {"compiled_before": not first, "method": method.name, "settings": method.settings()}
+
+
+def real_rows(data: Packed) -> tuple[np.ndarray, dict[str, Any]]:
+    """The training rows themselves."""
+    facts = {"seconds": 0.0, "sample_seconds": 0.0, "certified_epsilon": "infinity", "delta": 0.0, "settings": {}}
+    return data.low.astype(np.float64) + data.width / 2, facts
+
+
+def write_rows(target: Path, points: np.ndarray, data: Packed) -> None:
+    """Write synthetic rows as places on the grid of each feature."""
+    from sfumato.encoding.layout import layout_of
+
+    write_packed(target, pack(np.clip(np.nan_to_num(points, nan=0.5), 0, 1), layout_of(data.schema)))
+
+
+def levels_of(data: Packed) -> tuple[int | None, ...]:
+    """The number of levels of each feature; None where it has no grid."""
+    from sfumato.encoding.layout import layout_of
+
+    return tuple(feature.size for feature in layout_of(data.schema).features)
+
+
+_SEEN: set[tuple[str, str]] = set()
+
+
+def is_first(what: tuple[str, str]) -> bool:
+    """Whether this process has not fitted it before, so that its time holds that of compiling."""
+    found = what not in _SEEN
+    _SEEN.add(what)
+    return found
+
+
+def reset_peak() -> None:
+    """Begin anew to watch for the most memory of this process, where the system can."""
+    with contextlib.suppress(OSError):  # the peak then is that of the process since its start
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak() -> int:
+    """The most memory of this process in MB since it was reset, what it already held included."""
+    import resource
+
+    try:
+        found = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
+    except OSError:
+        found = None
+    kilobytes = int(found.group(1)) if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(kilobytes / 1024)
+
+
+def device_peak() -> int | None:
+    """The most memory in MB that this process has used on a GPU since it started; None without one."""
+    import jax
+
+    stats = jax.devices()[0].memory_stats() or {}
+    return round(stats["peak_bytes_in_use"] / 2**20) if "peak_bytes_in_use" in stats else None
+
+
+def source() -> str:
+    """A short digest of the library's source, so that fits of different code are not taken for repeats."""
+    import sfumato
+
+    root = Path(sfumato.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
