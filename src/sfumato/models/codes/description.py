@@ -27,7 +27,7 @@ def coded_skeleton(fields: Mapping[str, Any], tensor_sizes: Sequence[int]) -> Co
         joint = _joint(_object(fields, "joint"), most)
     except ArgumentError as error:
         raise ReleaseError(f"The model description is damaged: {error}") from None
-    if codec.sizes != joint.sizes or codec.num_features != fields.get("num_features"):
+    if tuple(codec.sizes) != tuple(joint.sizes) or codec.num_features != fields.get("num_features"):
         raise ReleaseError("The model description is damaged: its codec and its joint do not fit together.")
     return CodedModel(codec, joint)
 
@@ -40,8 +40,9 @@ def _codec(fields: Mapping[str, Any], most: int) -> Codec:
         raise ReleaseError("The model description is damaged: each feature must belong to one column.")
     if 3 * bins * len(sizes) > most:
         raise ReleaseError("The model description claims other numbers than the file holds.")
-    lines = lambda width: jax.ShapeDtypeStruct((len(sizes), width), jnp.float32)
-    return Codec(lines(bins + 1), lines(bins), lines(bins), values, flags, sizes)  # type: ignore[arg-type]
+    lines = lambda width: jnp.zeros((len(sizes), width), jnp.float32)
+    found: Codec = eqx.filter_eval_shape(lambda: Codec(lines(bins + 1), lines(bins), lines(bins), values, flags, sizes))
+    return found
 
 
 def _joint(fields: Mapping[str, Any], most: int) -> CodeDistribution:
@@ -60,8 +61,9 @@ def _tables(fields: Mapping[str, Any], most: int) -> ConditionalTables:
     shapes = [(math.prod(sizes[parent] for parent in each), size) for each, size in zip(above, sizes, strict=True)]
     if sum(rows * columns for rows, columns in shapes) > most:
         raise ReleaseError("The model description claims other numbers than the file holds.")
-    tables = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)
-    return ConditionalTables(tables, order, above)  # type: ignore[arg-type]
+    zeros = lambda: tuple(jnp.zeros(shape, jnp.float32) for shape in shapes)
+    found: ConditionalTables = eqx.filter_eval_shape(lambda: ConditionalTables(zeros(), order, above))
+    return found
 
 
 def _chain(fields: Mapping[str, Any], most: int) -> Chain:
