@@ -99,9 +99,13 @@ def dyck_words(length: int) -> np.ndarray:
     >>> dyck_words(4).tolist()
     [[0, 0, 1, 1], [0, 1, 0, 1]]
     """
-    codes = np.arange(2**length)
-    words = (codes[:, None] >> np.arange(length - 1, -1, -1)) & 1
-    return words[valid(words)]
+    words = np.zeros((1, 0), np.int64)
+    for left in range(length - 1, -1, -1):
+        ends = np.tile([[0], [1]], (len(words), 1))
+        words = np.hstack([np.repeat(words, 2, axis=0), ends])
+        depth = (1 - 2 * words).sum(axis=1)
+        words = words[(depth >= 0) & (depth <= left)]  # what can still be closed
+    return words
 
 
 def valid(words: np.ndarray) -> np.ndarray:
