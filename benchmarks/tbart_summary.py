@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.tbart_data import AVERAGED, DYCK, SPLIT_SEED, TARGETS
+from benchmarks.tbart_data import AVERAGED, DYCK, SPLIT_SEED, TARGETS, schema_of
 from benchmarks.tbart_fits import METHODS, REAL
 from benchmarks.tbart_paper import METRICS
 from benchmarks.tbart_scores import MOST_LEARNT, MOST_ROWS
+from sfumato.schema import Categorical
 
 SEEDS = (
     f"one random split of seed {SPLIT_SEED}, the same for all repeats; a fit's randomness comes from the operating "
@@ -112,7 +113,7 @@ def averages(runs: list[Run]) -> list[Run]:
     is not to be compared with one that was.
     """
     cells = by_data(runs)
-    applies = {metric: {row["data"] for row in cells if row["metric"] == metric} & set(AVERAGED) for metric in METRICS}
+    applies = {metric: sum(has(name, metric) for name in AVERAGED) for metric in METRICS}
     rows = []
     for label in labels_of(runs):
         for metric in METRICS:
@@ -120,8 +121,22 @@ def averages(runs: list[Run]) -> list[Run]:
                 row for row in cells if (row["label"], row["metric"]) == (label, metric) and row["data"] in AVERAGED
             ]
             if mine:
-                rows.append({"label": label, "metric": metric} | mean_of(mine) | {"of": len(applies[metric])})
+                rows.append({"label": label, "metric": metric} | mean_of(mine) | {"of": applies[metric]})
     return rows
+
+
+def has(name: str, metric: str) -> bool:
+    """Whether a metric applies to a data set.
+
+    >>> has("car", "ks"), has("king", "reg"), has("king", "auroc")
+    (False, True, False)
+    """
+    columns = dict(schema_of(name).modelled)
+    numeric = {column for column, kind in columns.items() if not isinstance(kind, Categorical)}
+    needs = {"ks": bool(numeric), "cs": len(numeric) < len(columns)}
+    needs |= dict.fromkeys(("reg", "r2"), TARGETS[name] in numeric)
+    needs |= dict.fromkeys(("clf", "auroc"), TARGETS[name] not in numeric)
+    return needs.get(metric, True)
 
 
 def mean_of(cells: list[Run]) -> Run:
