@@ -29,6 +29,9 @@ Weights: TypeAlias = dict[str, Array]
 ADDED = 32
 """Rows that are added up as floats; such sums are added as whole numbers. Chunks are multiples of it, or smaller."""
 
+MANY = 7
+"""From so many uses of a matrix on, all pairs of them are multiplied at once: twice the work, in two products."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stairs:
@@ -82,6 +85,8 @@ class MatrixRule:
         into, back = self._uses(notes[self.source]), self._uses(backs[self.target])
         uses = into.shape[2]
         squares, most = jnp.zeros((), jnp.float64), jnp.zeros((), jnp.float64)
+        if uses >= MANY and self.stairs is None:
+            return self._with(common, into, back, *_of_pairs(_gram(into) * _gram(back)))
         # Every use against the one so many places on: half way round, each pair was met once (or twice, at half).
         for apart in range(uses // 2 + 1):
             other = lambda values, apart=apart: jnp.roll(values, -apart, axis=2)
@@ -89,6 +94,10 @@ class MatrixRule:
             if apart == 0:
                 most = jnp.max(jnp.sum(jnp.sqrt(found), axis=2), axis=1)
             squares = squares + (1 if apart in (0, uses / 2) else 2) * jnp.sum(found, axis=(1, 2))
+        return self._with(common, into, back, squares, most)
+
+    def _with(self, common: Array | None, into: Array, back: Array, squares: Array, most: Array) -> tuple[Array, Array]:
+        """Squared norms and sums of norms with a part that is common to all rows, where there is one."""
         if common is None:
             return squares, most
         fixed = _wide(common) if self.blocked else _wide(common)[None]
@@ -195,7 +204,76 @@ class VectorRule:
         return jnp.sum(part(back), axis=1) if self.blocked else jnp.sum(part(back), axis=(1, 2))[:, None]
 
 
-Rule: TypeAlias = MatrixRule | VectorRule
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingRule:
+    """A table of vectors in which every block looks up one: note ``source`` says which, tap ``target`` comes back.
+
+    ``sizes`` are the vectors of each block, which has them to itself: they lie in the weight one after the other. So a
+    row uses no entry twice, and its gradient is what came back, vector by vector. A number that is no whole one, or
+    past the vectors of its block, looks up none and adds nothing. There is one draw.
+    """
+
+    source: str
+    target: str
+    sizes: tuple[int, ...]
+
+    def part(self, weight: Array) -> Part:
+        """Where this weight stands among the layers; each vector is a unit of its own."""
+        return Part(layer=self.target, entries=weight.size, fan=1)
+
+    def squares(
+        self, notes: Mapping[str, Array], backs: Mapping[str, Array], common: Array | None
+    ) -> tuple[Array, Array]:
+        """The squared norm of each row's gradient, and the norm itself: nothing can cancel in it."""
+        place, back = self._places(notes), self._found(notes, backs)
+        squares = jnp.sum(back**2, axis=(1, 2))
+        if common is None:
+            return squares, jnp.sqrt(squares)
+        fixed = _wide(common)
+        along, size = jnp.sum(back * fixed.at[place].get(mode="clip"), axis=(1, 2)), jnp.sum(fixed**2)
+        return squares + 2 * along + size, jnp.sqrt(squares) + jnp.sqrt(size)
+
+    def total(
+        self, factor: Float64[Array, " row"], notes: Mapping[str, Array], backs: Mapping[str, Array]
+    ) -> Float64[Array, "group ..."]:
+        """The sum of factor times gradient over each group of ``ADDED`` rows: at most so many numbers an entry."""
+        place, back = self._places(notes), self._found(notes, backs) * factor[:, None, None]
+        return jax.vmap(self._scattered)(_grouped(place), _grouped(back))
+
+    def gradients(self, notes: Mapping[str, Array], backs: Mapping[str, Array]) -> Float[Array, "row ..."]:
+        """The gradient of each row by itself."""
+        return jax.vmap(self._scattered)(self._places(notes), self._found(notes, backs)).astype(jnp.float32)
+
+    def live(self, found: Array) -> Array:
+        """All of a gradient: nothing is masked."""
+        return found
+
+    def agrees(self, weight: tuple[int, ...], note: tuple[int, ...] | None, tap: tuple[int, int, int]) -> bool:
+        """Whether the shapes of a weight, of what goes in and of what comes out, [draw, block, unit], fit together."""
+        blocks = len(self.sizes)
+        return note == (1, blocks, 1) and tap[:2] == (1, blocks) and weight == (max(1, sum(self.sizes)), tap[2])
+
+    def _known(self, notes: Mapping[str, Array]) -> Array:
+        """Which blocks of each row look up a vector that is theirs."""
+        number = notes[self.source][:, 0, :, 0]
+        return (number >= 0) & (number < jnp.asarray(self.sizes)) & (number == jnp.floor(number))
+
+    def _places(self, notes: Mapping[str, Array]) -> Array:
+        """Where the vectors of each row lie; past the end for those that there are not."""
+        first, end = np.cumsum(self.sizes) - self.sizes, max(1, sum(self.sizes))
+        number = jnp.where(self._known(notes), notes[self.source][:, 0, :, 0], 0.0).astype(jnp.int32)
+        return jnp.where(self._known(notes), jnp.asarray(first, jnp.int32) + number, end)
+
+    def _found(self, notes: Mapping[str, Array], backs: Mapping[str, Array]) -> Float64[Array, "row block unit"]:
+        """What came back to the vectors of each row; zero where there is none."""
+        return jnp.where(self._known(notes)[:, :, None], _wide(backs[self.target][:, 0]), 0.0)
+
+    def _scattered(self, place: Array, back: Float64[Array, "... unit"]) -> Float64[Array, "vector unit"]:
+        empty = jnp.zeros((max(1, sum(self.sizes)), back.shape[-1]), back.dtype)
+        return empty.at[place].add(back, mode="drop")
+
+
+Rule: TypeAlias = MatrixRule | VectorRule | EmbeddingRule
 
 
 @runtime_checkable
@@ -230,6 +308,17 @@ class FactoredLoss(Protocol):
 def _grouped(values: Array) -> Array:
     """Rows in groups of ``ADDED``, whose sums are made by themselves."""
     return values.reshape(-1, min(ADDED, values.shape[0]), *values.shape[1:])
+
+
+def _gram(values: Array) -> Array:
+    """The inner products of all pairs of uses, [row, matrix, use, use]."""
+    return jnp.einsum("nbui,nbvi->nbuv", _wide(values), _wide(values))
+
+
+def _of_pairs(products: Array) -> tuple[Array, Array]:
+    """From the inner products of a row's outer products, its squared norm, and the norm if nothing cancelled."""
+    alone = jnp.diagonal(products, axis1=2, axis2=3)
+    return jnp.sum(products, axis=(1, 2, 3)), jnp.max(jnp.sum(jnp.sqrt(alone), axis=2), axis=1)
 
 
 def _wide(values: Array) -> Array:
