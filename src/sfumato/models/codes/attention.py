@@ -7,16 +7,16 @@ Reference: Vaswani et al. 2017; Ba, Kiros, Hinton 2016 (layer normalisation); Ra
 """
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 _SMALL = 1e-5
 
 Weights = Mapping[str, Array]
-Kept = TypeVar("Kept")
+Found = TypeVar("Found")
 
 
 def block_parts(width: int) -> dict[str, tuple[int, ...]]:
@@ -30,22 +30,22 @@ def block_parts(width: int) -> dict[str, tuple[int, ...]]:
 def block(
     weights: Weights,
     x: Float[Array, "place width"],
-    attend: Callable[[Float[Array, "place three_widths"]], tuple[Float[Array, "place width"], Kept]],
+    attend: Callable[[Float[Array, "place three_widths"]], tuple[Float[Array, "place width"], Found]],
     taps: Weights,
-) -> tuple[Float[Array, "place width"], Kept, dict[str, Array]]:
-    """What comes out of a block, what ``attend`` kept, and what went into each layer.
+) -> tuple[Float[Array, "place width"], Found, dict[str, Array]]:
+    """What comes out of a block, what ``attend`` gave along, and what went into each layer.
 
     ``attend`` makes the weighted means of values from queries, keys and values. Taps may be left out.
     """
     first = normalised(x)
     seeing = gained(weights, "before_look", first, taps)
-    mixed, kept = attend(linear(weights, "look", seeing, taps))
+    mixed, along = attend(linear(weights, "look", seeing, taps))
     x = x + linear(weights, "mix", mixed, taps)
     second = normalised(x)
     thinking = gained(weights, "before_up", second, taps)
     active = jax.nn.gelu(linear(weights, "up", thinking, taps), approximate=True)
     notes = {"look": seeing, "mix": mixed, "up": thinking, "down": active, "before_look": first, "before_up": second}
-    return x + linear(weights, "down", active, taps), kept, notes
+    return x + linear(weights, "down", active, taps), along, notes
 
 
 def linear(weights: Weights, name: str, x: Float[Array, "place input"], taps: Weights) -> Float[Array, "place output"]:
@@ -89,3 +89,23 @@ def attended(
     scores = jnp.einsum("qhd,khd->hqk", queries, keys) * queries.shape[-1] ** -0.5
     weights = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)
     return jnp.einsum("hqk,khd->qhd", weights, values).reshape(queries.shape[0], -1)
+
+
+Kept: TypeAlias = tuple[Float[Array, "head unit place"], Float[Array, "head place unit"]]
+"""The keys and values of places that were passed, as products of them are fastest."""
+
+
+def nothing_kept(heads: int, units: int, places: int) -> Kept:
+    """Room for the keys and values of so many places."""
+    return jnp.zeros((heads, units, places), jnp.float32), jnp.zeros((heads, places, units), jnp.float32)
+
+
+def attended_at(
+    looked: Float[Array, "1 three_widths"], kept: Kept, at: Int[Array, ""]
+) -> tuple[Float[Array, "1 width"], Kept]:
+    """What one place takes from itself and from those before it, and what is kept with its own key and value."""
+    query, key, value = (part[0] for part in by_head(looked, kept[0].shape[0]))
+    keys, values = kept[0].at[:, :, at].set(key), kept[1].at[:, at].set(value)
+    scores = jnp.einsum("hd,hdk->hk", query, keys) * query.shape[-1] ** -0.5
+    weights = jax.nn.softmax(jnp.where(jnp.arange(keys.shape[2]) <= at, scores, -jnp.inf), axis=-1)
+    return jnp.einsum("hk,hkd->hd", weights, values).reshape(1, -1), (keys, values)

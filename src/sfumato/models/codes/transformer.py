@@ -19,7 +19,18 @@ from jaxtyping import Array, Float, Int
 
 from sfumato.checks import whole
 from sfumato.errors import ArgumentError
-from sfumato.models.codes.attention import Weights, attended, block, block_parts, by_head, gained, normalised
+from sfumato.models.codes.attention import (
+    Kept,
+    Weights,
+    attended,
+    attended_at,
+    block,
+    block_parts,
+    by_head,
+    gained,
+    normalised,
+    nothing_kept,
+)
 from sfumato.models.codes.tables import ConditionalTables, pick
 
 _LEAST = 1e-12  # a probability of the base below this counts as this, so that no row is impossible
@@ -170,7 +181,7 @@ class Transformer(eqx.Module):
         shape, weights, places = self.shape, self.weights(), len(self.sizes)
         uniform = jax.random.uniform(key, (places,), jnp.float32)
 
-        def place(carry: tuple[Array, Array, Array], given: Any) -> tuple[tuple[Array, Array, Array], None]:
+        def place(carry: Any, given: Any) -> tuple[Any, None]:
             kept, codes, code = carry
             at, position, head, bias, uniform = given
             x, kept = self._advance(weights, kept, (position + self._read(weights, at, code))[None], at)
@@ -178,8 +189,8 @@ class Transformer(eqx.Module):
             code = pick(jnp.exp(self._log_chances(at, logits, codes)), uniform)
             return (kept, codes.at[jnp.asarray(shape.order)[at]].set(code), code), None
 
-        empty = jnp.zeros((shape.layers, places, 2, shape.heads, shape.width // shape.heads), jnp.float32)
-        start = (empty, jnp.zeros(places, jnp.int32), jnp.zeros((), jnp.int32))
+        empty = nothing_kept(shape.heads, shape.width // shape.heads, places)
+        start = ((empty,) * shape.layers, jnp.zeros(places, jnp.int32), jnp.zeros((), jnp.int32))
         turns = (np.arange(places), weights["position"], weights["head"], weights["head_bias"], uniform)
         (_, codes, _), _ = jax.lax.scan(place, start, turns)
         return codes
@@ -191,19 +202,15 @@ class Transformer(eqx.Module):
         return found if self.base is None else found | {"base": self.base.describe()}
 
     def _advance(
-        self, weights: Weights, kept: Float[Array, "layer place 2 head unit"], x: Float[Array, "1 width"], at: Array
-    ) -> tuple[Float[Array, "1 width"], Array]:
+        self, weights: Weights, kept: tuple[Kept, ...], x: Float[Array, "1 width"], at: Int[Array, ""]
+    ) -> tuple[Float[Array, "1 width"], tuple[Kept, ...]]:
         """What comes out of the layers at one place, and the keys and values with its own among them."""
-        seen, heads = (jnp.arange(kept.shape[1]) <= at)[None], self.shape.heads
-        for n in range(self.shape.layers):
-
-            def attend(looked: Array, n: int = n, kept: Array = kept) -> tuple[Array, Array]:
-                query, key, value = by_head(looked, heads)
-                kept = kept.at[n, at].set(jnp.concatenate([key, value]))
-                return attended(query, kept[n, :, 0], kept[n, :, 1], seen), kept
-
-            x, kept, _ = block(self._layer(weights, n), x, attend, {})
-        return x, kept
+        found = []
+        for n, before in enumerate(kept):
+            attend = lambda looked, before=before: attended_at(looked, before, at)
+            x, after, _ = block(self._layer(weights, n), x, attend, {})
+            found.append(after)
+        return x, tuple(found)
 
     def _layer(self, parts: Weights, number: int) -> dict[str, Array]:
         """Those weights or taps that belong to one layer, by their names in a block."""

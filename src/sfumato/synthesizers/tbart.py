@@ -1,0 +1,162 @@
+"""Tbart: DP-TBART, a decoder-only transformer over the codes of columns, trained by noisy clipped gradients."""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from sfumato.checks import instance, whole
+from sfumato.encoding.layout import Layout
+from sfumato.errors import ArgumentError
+from sfumato.fitting.batches import sampling_rate
+from sfumato.fitting.clipping import Clipping
+from sfumato.fitting.codecs import PaidBins, buy_codec, even_codec
+from sfumato.fitting.likelihood import Optimiser, descend
+from sfumato.fitting.transformer_loss import loss_of
+from sfumato.fitting.warm_start import WarmStart, buy_tree
+from sfumato.models.codes.codec import Codec
+from sfumato.models.codes.coded import CodedModel
+from sfumato.models.codes.tables import ConditionalTables
+from sfumato.models.codes.transformer import Transformer, TransformerShape
+from sfumato.privacy import Curator, PoissonSampling, Relation, SgdPlan
+
+__all__ = ["Clipping", "Optimiser", "PaidBins", "Tbart", "TransformerSize", "WarmStart"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerSize:
+    """The size of the transformer: layers, width, and heads that share the width."""
+
+    layers: int = 2
+    width: int = 64
+    heads: int = 4
+
+    def __post_init__(self) -> None:
+        whole(1, layers=self.layers, width=self.width, heads=self.heads)
+        if self.width % self.heads:
+            raise ArgumentError(f"Expected width={self.width} to be a multiple of heads={self.heads}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tbart:
+    """DP-TBART: a row is a sentence of its columns' codes, and a transformer learns to write such sentences.
+
+    Guarantees: (epsilon, delta) for one unit; exact likelihood of every row.
+    Cost: Gaussian sums for the bins of columns (``codec``, 10 % of the budget; None takes ``even_bins`` over public
+    bounds, which cost nothing) and, where asked for, two for a tree of pairs (``warm``); the rest on noisy gradients.
+    Training starts from the tree, or from the shares of codes that were bought along with the bins. ``batch`` is the
+    expected batch; by default a tenth of the declared table, from 256 to 4,096 rows. ``order`` is the order of columns:
+    as in the table, or by their number of codes; with ``warm`` it is that of the tree.
+    Reference: Castellon, Gopal, Bloniarz, Rosenberg 2023, "DP-TBART: A Transformer-based Autoregressive Model for
+    Differentially Private Tabular Data Generation"; ``Tbart.paper()`` has its settings.
+
+    >>> Tbart(steps=500).relation.value
+    'add-or-remove-one'
+    """
+
+    name: ClassVar[str] = "tbart"
+    title: ClassVar[str] = "DP-TBART: transformer over codes by noisy gradients"
+    reference: ClassVar[str] = "Castellon, Gopal, Bloniarz, Rosenberg 2023"
+    can: ClassVar[tuple[str, ...]] = ("sample", "log_prob")
+
+    size: TransformerSize = TransformerSize()
+    batch: int | None = None
+    steps: int = 1_000
+    clipping: Clipping = Clipping(bound=1.0)
+    optimiser: Optimiser = Optimiser(learning_rate=3e-3)
+    codec: PaidBins | None = PaidBins()
+    even_bins: int = 100
+    warm: WarmStart | None = None
+    order: Literal["table", "few-first", "many-first"] = "table"
+
+    def __post_init__(self) -> None:
+        whole(1, steps=self.steps)
+        whole(2, even_bins=self.even_bins)
+        if self.batch is not None:
+            whole(1, batch=self.batch)
+        instance(TransformerSize, size=self.size)
+        instance(Clipping, clipping=self.clipping)
+        instance(Optimiser, optimiser=self.optimiser)
+        if self.order not in ("table", "few-first", "many-first"):
+            raise ArgumentError(f"Expected order={self.order!r} to be 'table', 'few-first' or 'many-first'.")
+        self._check_shares()
+
+    def _check_shares(self) -> None:
+        spent = 0.0
+        if self.codec is not None:
+            instance(PaidBins, codec=self.codec)
+            spent += self.codec.share
+        if self.warm is not None:
+            instance(WarmStart, warm=self.warm)
+            spent += self.warm.dependence + self.warm.pairs
+            if self.codec is None:
+                raise ArgumentError("A warm start needs the shares of codes: set codec too.")
+        if spent > 0.95:
+            raise ArgumentError("Codec and warm start together may spend 95 % of the budget at most.")
+
+    @classmethod
+    def paper(cls) -> Self:
+        """The settings that the paper states: three layers of width 768 and twelve heads, 256 rows a step, Adam at
+        0.0003, 100 even bins.
+
+        It does not state the number of steps or the bound; those are ours.
+        """
+        return cls(
+            size=TransformerSize(layers=3, width=768, heads=12),
+            batch=256,
+            optimiser=Optimiser(learning_rate=3e-4, averaging=0.0, decay=False),
+            codec=None,
+        )
+
+    @property
+    def relation(self) -> Relation:
+        return PoissonSampling.relation
+
+    def settings(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def trials(cls) -> tuple[Self, ...]:
+        """Bought and even bins, with and without a tree, every order, clipping whole and by unit."""
+        bins = PaidBins(rounds=2, bins=8, codes=4)
+        tiny = cls(steps=2, size=TransformerSize(layers=1, width=4, heads=2), codec=bins)
+        return (
+            tiny,
+            replace(tiny, batch=20, warm=WarmStart()),
+            replace(tiny, batch=20, codec=None, even_bins=4, order="many-first", clipping=Clipping(kind="unit")),
+        )
+
+    def plan(self, declared: int | None) -> SgdPlan:
+        """Sampling, clipping and steps for a table of a declared size, or a tenth of the rows without one."""
+        sampling = PoissonSampling(rate=sampling_rate(declared, self.batch, 10))
+        return SgdPlan(sampling=sampling, clip=self.clipping.clip(), steps=self.steps)
+
+    def fit(self, curator: Curator, layout: Layout) -> CodedModel:
+        plan = self.plan(curator.declared_size)
+        codec, base, view = self._start(curator, layout)
+        shape = TransformerShape(sizes=codec.sizes, order=self._order(codec.sizes, base), **asdict(self.size))
+        model = Transformer.start(shape, key=curator.start_key(), base=base)
+        purpose = "gradients of the likelihood"
+        loss = loss_of(model)
+        model = descend(model, model.trainable(), loss, view, plan=plan, optimiser=self.optimiser, purpose=purpose)
+        return CodedModel(codec, model)
+
+    def _start(self, curator: Curator, layout: Layout) -> tuple[Codec, ConditionalTables | None, Curator]:
+        """The codec, what is known of the codes before training, and the doors to rows of codes."""
+        if self.codec is None:
+            codec = even_codec(layout, self.even_bins)
+            return codec, None, curator.through(codec.row)
+        coded = buy_codec(curator, layout, self.codec)
+        view = curator.through(coded.codec.row)
+        if self.warm is None:
+            return coded.codec, ConditionalTables.independent(list(coded.shares)), view
+        nominal = {feature.column: feature.nominal for feature in layout.features if feature.role == "value"}
+        columns = dict.fromkeys(feature.column for feature in layout.features)
+        ordered = [not nominal.get(column, True) for column in columns]
+        return coded.codec, buy_tree(view, coded, self.warm, ordered=ordered), view
+
+    def _order(self, sizes: tuple[int, ...], base: ConditionalTables | None) -> tuple[int, ...]:
+        if self.warm is not None and base is not None:
+            return base.order
+        sign = {"table": 0, "few-first": 1, "many-first": -1}[self.order]
+        return tuple(int(column) for column in np.argsort(sign * np.asarray(sizes), kind="stable"))
