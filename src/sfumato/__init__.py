@@ -23,18 +23,21 @@ from sfumato.pipeline import fit, fit_without_privacy
 from sfumato.privacy import Certificate
 from sfumato.release import Release, load
 from sfumato.schema import Schema, draft
-from sfumato.synthesizers import REGISTRY, HFlow, Maf
+from sfumato.synthesizers import REGISTRY, Aim, HFlow, Independent, Maf, Mst, Tbart
 
 __version__ = version("sfumato")
 
 __all__ = [
     "REGISTRY",
+    "Aim",
     "ArgumentError",
     "BudgetError",
     "Certificate",
     "Evaluation",
     "HFlow",
+    "Independent",
     "Maf",
+    "Mst",
     "Optimiser",
     "Release",
     "ReleaseError",
@@ -43,6 +46,7 @@ __all__ = [
     "SchemaError",
     "SfumatoError",
     "TableError",
+    "Tbart",
     "__version__",
     "draft",
     "evaluate",

@@ -62,6 +62,10 @@ class Queried:
             found |= {(column, other): table for other, table in self._against(column).items()}
         return {pair: found[pair] for pair in combinations(range(len(self._tree.sizes)), 2)}
 
+    def pair(self, column: int, other: int) -> Table:
+        """The joint shares of a column and a later one."""
+        return self._against(column)[other]
+
     def _against(self, column: int) -> dict[int, Table]:
         """The joint shares of a column with each later one."""
         groups = self._tree.groups

@@ -8,6 +8,7 @@ of one row that it hands in (losses, queries) do run on the rows: they are trust
 from collections.abc import Callable
 from copy import copy
 from fractions import Fraction
+from math import sqrt
 from typing import Any, TypeAlias, TypeVar
 
 import equinox as eqx
@@ -96,7 +97,19 @@ class Curator:
 
         A method may choose by it how much to ask.
         """
-        return self._ledger.budget.multiplier(share) * self._ledger.adjacency.sum_factor * bound
+        return self.noise_at(bound, self.noise_multiplier(share))
+
+    def noise_at(self, bound: float, noise_multiplier: float) -> float:
+        """The same at a noise multiplier."""
+        return noise_multiplier * self._ledger.adjacency.sum_factor * bound
+
+    def noise_multiplier(self, share: float) -> float:
+        """The noise multiplier of a sum that gets this share of the budget: public, no cost."""
+        return self._ledger.budget.multiplier(share)
+
+    def choice_epsilon(self, share: float, times: int) -> float:
+        """The epsilon of each of so many choices that get this share of the budget together: public, no cost."""
+        return 2 / (self.noise_multiplier(share) * sqrt(times))
 
     def least_noise(self) -> float:
         """The noise multiplier of a sum that takes all that is left of the budget: public, no cost."""
@@ -118,7 +131,7 @@ class Curator:
         Sensitivity: the clipping bound times the number of rows that neighbours differ in (twice the bound
         under replace-one).
         """
-        return self.noisy_sum_at(query, noise_multiplier=self._ledger.budget.multiplier(share))
+        return self.noisy_sum_at(query, noise_multiplier=self.noise_multiplier(share))
 
     def noisy_sum_at(self, query: SumQuery | CountQuery, *, noise_multiplier: float) -> np.ndarray:
         """First door, at a given noise in place of a share of the budget.

@@ -11,14 +11,17 @@ deviate has a relative error near 2**-52, so that the probability of a whole num
 in 2**52 / noise deviation.
 """
 
+from functools import partial
 from math import pi
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float64, Int64, UInt32
 
 from sfumato.privacy.chacha import keystream
 
 
+@partial(jax.jit, static_argnums=2)
 def normals(key: UInt32[Array, "8"], nonce: UInt32[Array, "3"], num: int) -> Float64[Array, " num"]:
     """Standard normal deviates in float64 from the secret stream, by Box and Muller's polar angle.
 

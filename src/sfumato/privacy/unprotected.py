@@ -41,7 +41,7 @@ class Unprotected(Curator):
     def __repr__(self) -> str:
         return "Unprotected(rows are private)"
 
-    def noise_of(self, bound: float, share: float) -> float:
+    def noise_at(self, bound: float, noise_multiplier: float) -> float:
         """None."""
         return 0.0
 

@@ -1,11 +1,15 @@
 """One file a published method, and the registry that the pipeline, the command line and the tests run over."""
 
 from sfumato.errors import ArgumentError
+from sfumato.synthesizers.aim import Aim
 from sfumato.synthesizers.hflow import HFlow
+from sfumato.synthesizers.independent import Independent
 from sfumato.synthesizers.maf import Maf
+from sfumato.synthesizers.mst import Mst
 from sfumato.synthesizers.synthesizer import Synthesizer
+from sfumato.synthesizers.tbart import Tbart
 
-REGISTRY: dict[str, type[Synthesizer]] = {method.name: method for method in (HFlow, Maf)}
+REGISTRY: dict[str, type[Synthesizer]] = {method.name: method for method in (Aim, HFlow, Independent, Maf, Mst, Tbart)}
 """Every method by its name. A new method is one file and one entry here."""
 
 
@@ -16,4 +20,4 @@ def method_named(name: str) -> type[Synthesizer]:
     return REGISTRY[name]
 
 
-__all__ = ["REGISTRY", "HFlow", "Maf", "Synthesizer", "method_named"]
+__all__ = ["REGISTRY", "Aim", "HFlow", "Independent", "Maf", "Mst", "Synthesizer", "Tbart", "method_named"]
