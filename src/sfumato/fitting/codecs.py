@@ -91,7 +91,7 @@ _FEW = 5
 
 
 def even_codec(layout: Layout, bins: int = 100) -> Codec:
-    """Codes of equal bins over public bounds, one for each value where there are at most so many. No cost.
+    """Codes of equal bins over public bounds, one for each level, or value where there are at most so many. No cost.
 
     >>> from sfumato.encoding.layout import layout_of
     >>> from sfumato.schema import Integer, Schema
@@ -101,7 +101,8 @@ def even_codec(layout: Layout, bins: int = 100) -> Codec:
 
     def column(value: int | None, flag: int | None) -> _Column:
         size = 1 if value is None else layout.features[value].size
-        count = bins if size is None else min(size, bins)
+        nominal = value is not None and layout.features[value].nominal
+        count = bins if size is None else size if nominal else min(size, bins)
         edges = np.linspace(0, 1, count + 1)
         if size is not None:
             edges = np.round(edges * size) / size
