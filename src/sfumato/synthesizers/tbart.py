@@ -123,7 +123,7 @@ class Tbart:
         return (
             tiny,
             replace(tiny, batch=20, warm=WarmStart()),
-            replace(tiny, batch=20, codec=None, even_bins=4, order="many-first", clipping=Clipping(kind="unit")),
+            replace(tiny, codec=None, even_bins=4, order="many-first", clipping=Clipping(kind="unit")),
         )
 
     def plan(self, declared: int | None) -> SgdPlan:
