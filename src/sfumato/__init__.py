@@ -23,7 +23,7 @@ from sfumato.pipeline import fit, fit_without_privacy
 from sfumato.privacy import Certificate
 from sfumato.release import Release, load
 from sfumato.schema import Schema, draft
-from sfumato.synthesizers import REGISTRY, Aim, HFlow, Independent, Maf, Mst, Tbart
+from sfumato.synthesizers import REGISTRY, Aim, Auto, Chain, HFlow, Independent, Maf, Mst, Tbart
 
 __version__ = version("sfumato")
 
@@ -31,8 +31,10 @@ __all__ = [
     "REGISTRY",
     "Aim",
     "ArgumentError",
+    "Auto",
     "BudgetError",
     "Certificate",
+    "Chain",
     "Evaluation",
     "HFlow",
     "Independent",

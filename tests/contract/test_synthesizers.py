@@ -18,6 +18,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.encoding import canonicalise
+from sfumato.fitting.codecs import PaidBins
 from sfumato.fitting.marginals import MarginalShare
 from sfumato.models.flows.flow import MafShape, MaskedAutoregressiveFlow
 from sfumato.models.model import DensityModel
@@ -30,7 +31,10 @@ from sfumato.synthesizers import Synthesizer
 from sfumato.synthesizers.hflow import FlowSize
 from sfumato.table import to_arrow
 
+FEW = PaidBins(rounds=2, bins=8, codes=4)
 TINY = {
+    "auto": {"chain": sf.Chain(steps=4, width=4, codec=FEW), "codec": FEW},
+    "chain": {"steps": 4, "width": 4, "codec": FEW},
     "aim": {"even_bins": 4, "rounds": 2},
     "independent": {"even_bins": 4},
     "mst": {"even_bins": 4},
@@ -198,9 +202,9 @@ def test_the_certificate_of_gradients_names_their_sampler_and_their_steps(name):
 
 @over_methods
 def test_an_undeclared_size_is_bought_where_it_is_needed(name):
-    """Gradients need it, to make a mean of a sum; counts add up to it, and need not ask."""
+    """Gradients and bought bins need it, to make a mean of a sum; counts add up to it, and need not ask."""
     charges = fitted(name, "undeclared rows").certificate.charges
-    assert [purpose for purpose, _ in charges].count("row count") == ("steps" in TINY[name])
+    assert [purpose for purpose, _ in charges].count("row count") == (name not in ("aim", "independent", "mst"))
     assert "row count" not in [purpose for purpose, _ in fitted(name, "all continuous").certificate.charges]
 
 

@@ -34,6 +34,15 @@ class Layout:
         """Number of coordinates of the unit cube."""
         return len(self.features)
 
+    @property
+    def ordered_columns(self) -> list[bool]:
+        """For each column that has a feature, whether its values stand in an order."""
+        ordered = {feature.column: False for feature in self.features}
+        for feature in self.features:
+            if feature.role == "value":
+                ordered[feature.column] = not feature.nominal
+        return list(ordered.values())
+
 
 def layout_of(schema: Schema) -> Layout:
     """Lay out the features of a schema: a flag where a column is nullable, a value where it can vary.

@@ -27,7 +27,7 @@ class PaidBins:
     share: float = 0.1
     rounds: int = 3
     bins: int = 128
-    codes: int = 32
+    codes: int = 20
 
     def __post_init__(self) -> None:
         between(1e-6, 0.9, share=self.share)
@@ -47,10 +47,11 @@ class EvenBins:
 
 @dataclass(frozen=True, kw_only=True)
 class Coded:
-    """A codec, and the shares of each column's codes as far as they were measured along with it."""
+    """A codec, the shares of each column's codes that were measured along with it, and about how noisy they are."""
 
     codec: Codec
     shares: tuple[np.ndarray, ...]
+    noise: float | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class _Column:
     value: int | None
     flag: int | None
     missing: float = 0.0
+    floor: float = 1e-4
 
     @property
     def size(self) -> int:
@@ -72,16 +74,14 @@ class _Column:
         """The share of each code; none is quite zero, since then its likelihood would be."""
         present = np.bincount(self.code_of, self.bin_shares)
         found = present if self.flag is None else np.append((1 - self.missing) * present, self.missing)
-        kept = np.maximum(found, 0.0) + _FLOOR / len(found)
+        kept = np.maximum(found, 0.0) + self.floor / len(found)
         return np.asarray(kept / kept.sum())
 
     def inner(self) -> np.ndarray:
         """The share of each bin inside its code."""
-        kept = np.maximum(self.bin_shares, 0.0) + _FLOOR * np.diff(self.edges)
+        kept = np.maximum(self.bin_shares, 0.0) + self.floor * np.diff(self.edges)
         return np.asarray(kept / np.bincount(self.code_of, kept)[self.code_of])
 
-
-_FLOOR = 1e-4
 
 _CLEAR = 1.0
 """By how many deviations of the noise a code should stand out, so as not to be joined with others."""
@@ -130,8 +130,13 @@ def buy_codec(curator: Curator, layout: Layout, settings: PaidBins) -> Coded:
             least = max(least, 0.0 if layout.features[value].nominal else 1 / settings.codes)
         group = rare_joined if layout.features[value].nominal else in_order
         code_of = group(shares, least)
-        columns.append(_Column(edges, code_of, shares, value, flag, missing))
-    return Coded(codec=_codec(columns), shares=tuple(column.shares() for column in columns))
+        columns.append(_Column(edges, code_of, shares, value, flag, missing, _floor(bought.noises[value])))
+    return Coded(codec=_codec(columns), shares=tuple(c.shares() for c in columns), noise=max(bought.noises))
+
+
+def _floor(noise: float) -> float:
+    """What a column gives to values that seem to have no mass at all: about what noise may have hidden of each."""
+    return float(np.clip(noise, 1e-4, 0.01))
 
 
 def split(edges: np.ndarray, shares: np.ndarray, size: int | None, most: float) -> Line:

@@ -40,6 +40,12 @@ class Dependence:
             found[pair] = max(0.0, float(np.sum(squares / np.maximum(expected, self.noise)) / 2))
         return found
 
+    def doubt(self, pair: tuple[int, int]) -> float:
+        """What noise alone would rarely show of a pair: three standard deviations of its information."""
+        table = self.pairs[pair]
+        expected = np.maximum(np.outer(table.sum(1), table.sum(0)), self.noise)
+        return 3 * float(np.sqrt(np.sum(2 * self.noise**4 / expected**2))) / 2
+
 
 def buy_dependence(view: Curator, shares: tuple[np.ndarray, ...], *, share: float, ordered: list[bool]) -> Dependence:
     """The dependence of all pairs of columns, of rows seen as codes with these shares.

@@ -2,6 +2,8 @@
 
 from sfumato.errors import ArgumentError
 from sfumato.synthesizers.aim import Aim
+from sfumato.synthesizers.auto import Auto
+from sfumato.synthesizers.chain import Chain
 from sfumato.synthesizers.hflow import HFlow
 from sfumato.synthesizers.independent import Independent
 from sfumato.synthesizers.maf import Maf
@@ -9,7 +11,9 @@ from sfumato.synthesizers.mst import Mst
 from sfumato.synthesizers.synthesizer import Synthesizer
 from sfumato.synthesizers.tbart import Tbart
 
-REGISTRY: dict[str, type[Synthesizer]] = {method.name: method for method in (Aim, HFlow, Independent, Maf, Mst, Tbart)}
+REGISTRY: dict[str, type[Synthesizer]] = {
+    method.name: method for method in (Aim, Auto, Chain, HFlow, Independent, Maf, Mst, Tbart)
+}
 """Every method by its name. A new method is one file and one entry here."""
 
 
@@ -20,4 +24,16 @@ def method_named(name: str) -> type[Synthesizer]:
     return REGISTRY[name]
 
 
-__all__ = ["REGISTRY", "Aim", "HFlow", "Independent", "Maf", "Mst", "Synthesizer", "Tbart", "method_named"]
+__all__ = [
+    "REGISTRY",
+    "Aim",
+    "Auto",
+    "Chain",
+    "HFlow",
+    "Independent",
+    "Maf",
+    "Mst",
+    "Synthesizer",
+    "Tbart",
+    "method_named",
+]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -15,6 +15,7 @@ from sfumato.models.codes.codec import Codec
 from sfumato.models.codes.coded import CodedModel
 from sfumato.models.codes.joint import CodeDistribution
 from sfumato.models.codes.tables import ConditionalTables
+from sfumato.models.codes.transformer import Transformer, TransformerShape
 
 _MOST = 10**6
 
@@ -75,15 +76,40 @@ def _chain(fields: Mapping[str, Any], most: int) -> Chain:
     shape = ChainShape(sizes, order, _whole_number(fields, "width"), shared)
     if 2 * shape.width * shape.most * (1 if shared else shape.places) + shape.width**2 > most:
         raise ReleaseError("The model description claims other numbers than the file holds.")
-    if base is not None and base.sizes != sizes:
-        raise ReleaseError("The model description is damaged: a chain and its base must have the same codes.")
     chain: Chain = eqx.filter_eval_shape(lambda: Chain.start(shape, key=_any_key()))
-    return eqx.tree_at(lambda chain: chain.base, chain, base, is_leaf=lambda part: part is None)
+    return _on_base(chain, base)
+
+
+def _transformer(fields: Mapping[str, Any], most: int) -> Transformer:
+    base = _tables(_object(fields, "base"), most) if "base" in fields else None
+    sizes, order = _whole_numbers(fields, "sizes", least=1), _whole_numbers(fields, "order", least=0)
+    numbers = {name: _whole_number(fields, name) for name in ("layers", "width", "heads")}
+    shape = TransformerShape(sizes=sizes, order=order, **numbers)
+    if 12 * shape.layers * shape.width**2 + shape.width * sum(sizes) > most:
+        raise ReleaseError("The model description claims other numbers than the file holds.")
+    model: Transformer = eqx.filter_eval_shape(lambda: Transformer.start(shape, key=_any_key()))
+    return _on_base(model, base)
+
+
+Based = TypeVar("Based", Chain, Transformer)
+
+
+def _on_base(model: Based, base: ConditionalTables | None) -> Based:
+    """The model with its base, whose columns must have the same codes and come in an order that both can follow."""
+    if base is None:
+        return model
+    place = {column: place for place, column in enumerate(model.shape.order)}
+    follows = all(place[above] < place[column] for column, each in enumerate(base.parents) for above in each)
+    if base.sizes != model.shape.sizes or not follows:
+        raise ReleaseError("The model description is damaged: a model and its base must have the same columns.")
+    found: Based = eqx.tree_at(lambda model: model.base, model, base, is_leaf=lambda part: part is None)
+    return found
 
 
 _KINDS: dict[str, Callable[[Mapping[str, Any], int], CodeDistribution]] = {
     "conditional_tables": _tables,
     "chain": _chain,
+    "transformer": _transformer,
 }
 
 
