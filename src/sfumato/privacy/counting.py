@@ -26,12 +26,15 @@ def cell_counts(
     The rows are an argument of the compiled function and never a constant in it, as in ``grid_total``.
     """
     ends = np.cumsum(sizes)
-    return _counts(function, rows, jnp.asarray(ends - sizes), jnp.asarray(sizes), int(ends[-1]))
+    num_cells = int(ends[-1])
+    # Room in powers of two, so that the next sizes are likely to find the program compiled; at least one cell is spare.
+    counts = _counts(function, rows, jnp.asarray(ends - sizes), jnp.asarray(sizes), 1 << num_cells.bit_length())
+    return counts[:num_cells]
 
 
 @eqx.filter_jit
 def _counts(
-    function: Callable[[Any], Array], rows: PrivateRows, starts: Array, sizes: Array, num_cells: int
+    function: Callable[[Any], Array], rows: PrivateRows, starts: Array, sizes: Array, room: int
 ) -> Int64[Array, " cell"]:
     def add(place: Array, counts: Array) -> Array:
         take = lambda column: jax.lax.dynamic_slice_in_dim(column, place * rows.micro, rows.micro)
@@ -39,11 +42,11 @@ def _counts(
         if cells.shape != (rows.micro, sizes.size) or not jnp.issubdtype(cells.dtype, jnp.signedinteger):
             raise ArgumentError(f"Expected a query function that returns {sizes.size} whole numbers a row.")
         inside = take(rows.real)[:, None] & (cells >= 0) & (cells < sizes)
-        # What counts for nothing is added to a cell past the last, which is then dropped.
-        return counts.at[jnp.where(inside, starts + cells, num_cells)].add(1)
+        # What counts for nothing is added to a cell past the last of all tables, which is then dropped.
+        return counts.at[jnp.where(inside, starts + cells, room - 1)].add(1)
 
     num_chunks = rows.real.shape[0] // rows.micro
-    return jax.lax.fori_loop(0, num_chunks, add, jnp.zeros(num_cells + 1, jnp.int64))[:num_cells]
+    return jax.lax.fori_loop(0, num_chunks, add, jnp.zeros(room, jnp.int64))
 
 
 def exact_sum(rows: PrivateRows, query: SumQuery | CountQuery) -> Int64[Array, " entry"]:

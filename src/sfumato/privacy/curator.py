@@ -142,8 +142,8 @@ class Curator:
         deviation = noise_multiplier * self._ledger.adjacency.sum_factor * GRID * query.grid_norm
         with jax.enable_x64(True):
             total = exact_sum(self._rows, query)
-            noise = gaussian_integers(self._randomness.key, nonce(call, 0, Stream.NOISE), query.num_entries, deviation)
-            return np.asarray((total + noise) * (query.grid_unit / GRID))
+            noise = gaussian_integers(self._randomness.key, nonce(call, 0, Stream.NOISE), query.num_draws, deviation)
+            return np.asarray((total + noise[: query.num_entries]) * (query.grid_unit / GRID))
 
     def noisy_choice(self, query: ScoreQuery | DistanceQuery, *, epsilon: float) -> int:
         """Second door: the index of one candidate, by the exponential mechanism on summed scores, or on distances.

@@ -40,6 +40,11 @@ class SumQuery:
         """What ``GRID`` grid steps are worth."""
         return self.clip.bound
 
+    @property
+    def num_draws(self) -> int:
+        """The draws of noise."""
+        return self.num_entries
+
 
 @dataclass(frozen=True, kw_only=True)
 class CountQuery:
@@ -73,6 +78,11 @@ class CountQuery:
     def clip(self) -> FlatClip:
         """The bound that rows keep without being clipped."""
         return FlatClip(bound=self.grid_norm)
+
+    @property
+    def num_draws(self) -> int:
+        """The draws of noise: a power of two, so that few programs are compiled. What is not needed is thrown away."""
+        return 1 << (self.num_entries - 1).bit_length()
 
 
 @dataclass(frozen=True, kw_only=True)
