@@ -4,6 +4,7 @@ import itertools
 import json
 from dataclasses import replace
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -178,6 +179,14 @@ def test_models_too_large_for_fast_clipping_go_row_by_row():
     assert isinstance(loss_of(start((32,) * 15, 2, 64, 4)), FactoredLoss)
     paper = loss_of(start((100,) * 15, 3, 768, 12))
     assert callable(paper) and not isinstance(paper, FactoredLoss)
+
+
+def test_the_loss_row_by_row_survives_what_a_door_does_to_it(model):
+    """A door takes the arrays out of a loss, hands them to the compiled loop, and puts them back there."""
+    arrays, rest = eqx.partition(TransformerLoss(skeleton=model).plain, eqx.is_array)
+    row = {"codes": jnp.asarray(EVERY[5])}
+    found = jax.jit(lambda arrays, params: eqx.combine(arrays, rest)(params, row, None))(arrays, model.trainable())
+    assert float(found) == pytest.approx(-float(jax.jit(lambda codes: model.log_prob(codes))(row["codes"])), abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["plain", "cancel", "odd"])
