@@ -39,6 +39,9 @@ METHODS: dict[str, Method] = {
     "dp-tbart": Method(name="tbart"),
     "dp-tbart (paper)": Method(name="tbart", preset="paper"),
     "chain": Method(name="chain"),
+    "chain (shared codes)": Method(
+        name="chain", settings={"shared": True, "width": 16, "warm": None, "optimiser": {"learning_rate": 0.01}}
+    ),
     "aim": Method(name="aim"),
     "mst": Method(name="mst"),
     "independent": Method(name="independent"),
@@ -86,7 +89,8 @@ def built(label: str, settings: dict[str, Any]) -> Any:
 
     def value(name: str, given: Any) -> Any:
         group = getattr(base, name)
-        return dataclasses.replace(group, **given) if dataclasses.is_dataclass(group) else given  # type: ignore[type-var]
+        in_part = isinstance(given, dict) and dataclasses.is_dataclass(group)
+        return dataclasses.replace(group, **given) if in_part else given  # type: ignore[type-var]
 
     return dataclasses.replace(
         base, **{name: value(name, given) for name, given in (method.settings | settings).items()}

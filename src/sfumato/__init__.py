@@ -2,7 +2,7 @@
 
 >>> import sfumato as sf
 >>> schema = sf.Schema.load("schema.toml")                                       # doctest: +SKIP
->>> release = sf.fit(table, schema, method=sf.Maf(), epsilon=1.0, delta=1e-6)    # doctest: +SKIP
+>>> release = sf.fit(table, schema, epsilon=1.0, delta=1e-6)                     # doctest: +SKIP
 >>> release.sample(10_000), release.log_prob(new_rows), release.certificate      # doctest: +SKIP
 """
 

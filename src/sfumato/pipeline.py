@@ -26,7 +26,7 @@ def fit(
     table: Any,
     schema: Schema,
     *,
-    method: Synthesizer | str = "maf",
+    method: Synthesizer | str = "auto",
     epsilon: float,
     delta: float | None = None,
     seed: int | None = None,

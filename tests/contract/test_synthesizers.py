@@ -29,6 +29,7 @@ from sfumato.release import store
 from sfumato.schema import Boolean, Categorical, Continuous, Date, Datetime, Identifier, Integer, Schema, Unit
 from sfumato.synthesizers import Synthesizer
 from sfumato.synthesizers.hflow import FlowSize
+from sfumato.synthesizers.tbart import TransformerSize
 from sfumato.table import to_arrow
 
 FEW = PaidBins(rounds=2, bins=8, codes=4)
@@ -38,6 +39,12 @@ TINY = {
     "aim": {"even_bins": 4, "rounds": 2},
     "independent": {"even_bins": 4},
     "mst": {"even_bins": 4},
+    "tbart": {
+        "steps": 4,
+        "size": TransformerSize(layers=1, width=4, heads=2),
+        "codec": FEW,
+        "even_bins": 7,
+    },
     "maf": {"steps": 4, "blocks": 2, "width": 4, "depth": 1},
     "hflow": {"steps": 4, "size": FlowSize(blocks=1, width=4), "marginals": MarginalShare(rounds=1, bins=8)},
 }

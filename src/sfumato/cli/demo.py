@@ -64,8 +64,7 @@ class Results:
     def next_steps(self) -> str:
         """What to do with a table of one's own."""
         return (
-            "Rare levels, and values that many rows share (such as 0), are the weak side of this method:\n"
-            "it smears them into their neighbours, as the means show. See docs/sharp_edges.md.\n"
+            "Rare levels and far tails are the weak side of every private method. See docs/sharp_edges.md.\n"
             f"Next: 'sfumato show {self.files['model']}' shows the whole certificate. For a table of your own:\n"
             "  sfumato draft DATA -o schema.toml      then review every guess by hand\n"
             "  sfumato check DATA --schema schema.toml\n"

@@ -40,7 +40,7 @@ def fit(
         float | None,
         typer.Option("--delta", help="The other half of the budget; default: from the declared rows, at most 1e-6."),
     ] = None,
-    method: Annotated[str, typer.Option("--method", help="See 'sfumato methods'.")] = "maf",
+    method: Annotated[str, typer.Option("--method", help="See 'sfumato methods'.")] = "auto",
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the method; repeatable.")
     ] = None,

@@ -50,7 +50,7 @@ class Coded:
     """A codec, the shares of each column's codes that were measured along with it, and about how noisy they are."""
 
     codec: Codec
-    shares: tuple[np.ndarray, ...]
+    shares: tuple[np.ndarray, ...] = ()
     noise: float | None = None
 
 
@@ -124,14 +124,28 @@ def buy_codec(curator: Curator, layout: Layout, settings: PaidBins) -> Coded:
         if value is None:
             columns.append(_Column(np.array([0.0, 1.0]), np.zeros(1, int), np.ones(1), None, flag, missing))
             continue
-        edges, shares = split(*bought.lines[value], layout.features[value].size, 1 / settings.codes)
+        nominal, line = layout.features[value].nominal, bought.lines[value]
+        part = even_part(line, layout.features[value].size, settings.codes)
+        edges, shares = split(*line, layout.features[value].size, part)
         least = _CLEAR * bought.noises[value] if len(shares) > _FEW else 0.0
-        if len(shares) > settings.codes:
-            least = max(least, 0.0 if layout.features[value].nominal else 1 / settings.codes)
-        group = rare_joined if layout.features[value].nominal else in_order
-        code_of = group(shares, least)
+        if len(shares) > settings.codes and not nominal:
+            least = max(least, part)
+        code_of = rare_joined(shares, least) if nominal else in_order(shares, least)
         columns.append(_Column(edges, code_of, shares, value, flag, missing, _floor(bought.noises[value])))
     return Coded(codec=_codec(columns), shares=tuple(c.shares() for c in columns), noise=max(bought.noises))
+
+
+def even_part(line: Line, size: int | None, codes: int) -> float:
+    """The mass of a code, if so many share equally what is left beside single values that hold more than that.
+
+    >>> line = (np.array([0.0, 0.1, 0.5, 1.0]), np.array([0.9, 0.05, 0.05]))
+    >>> round(even_part(line, 10, 10), 3), even_part(line, None, 10)
+    (0.011, 0.1)
+    """
+    edges, shares = line
+    single = np.round(np.diff(edges) * size) == 1 if size is not None else np.zeros(len(shares), bool)
+    heavy = shares[single & (shares > 1 / codes)]
+    return max(float(1 - heavy.sum()) / (codes - len(heavy)), 0.1 / codes) if len(heavy) < codes else 1 / codes
 
 
 def _floor(noise: float) -> float:

@@ -37,14 +37,8 @@ class Dependence:
         for pair, table in self.pairs.items():
             expected = np.outer(table.sum(1), table.sum(0))
             squares = (table - expected) ** 2 - self.noise**2
-            found[pair] = max(0.0, float(np.sum(squares / np.maximum(expected, self.noise)) / 2))
+            found[pair] = max(0.0, float(np.sum(squares / np.maximum(expected, max(self.noise, 1e-9))) / 2))
         return found
-
-    def doubt(self, pair: tuple[int, int]) -> float:
-        """What noise alone would rarely show of a pair: three standard deviations of its information."""
-        table = self.pairs[pair]
-        expected = np.maximum(np.outer(table.sum(1), table.sum(0)), self.noise)
-        return 3 * float(np.sqrt(np.sum(2 * self.noise**4 / expected**2))) / 2
 
 
 def buy_dependence(view: Curator, shares: tuple[np.ndarray, ...], *, share: float, ordered: list[bool]) -> Dependence:

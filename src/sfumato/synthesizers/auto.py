@@ -3,46 +3,48 @@
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
-from sfumato.checks import instance, positive
+from sfumato.checks import between, instance, positive
 from sfumato.encoding.layout import Layout
-from sfumato.fitting.codecs import PaidBins, buy_codec
-from sfumato.fitting.pair_graph import PairGraph, buy_graph
+from sfumato.fitting.codecs import PaidBins
 from sfumato.models.codes.coded import CodedModel
 from sfumato.privacy import Curator, Relation
+from sfumato.synthesizers.aim import Aim
 from sfumato.synthesizers.chain import Chain
 
 
 @dataclass(frozen=True, kw_only=True)
 class Auto:
-    """What does best on most tables: gradients on top of measured pairs, or for small tables the pairs alone.
+    """What does best on most tables, by public facts alone: chosen tables, or gradients on top of measured pairs.
 
-    A table is small if its declared rows, times the mu of the whole budget (one over the noise of a single count), are
-    below ``small``: then noise drowns gradients, and a graphical model of chosen pairs is released. All of this is
-    public. Where no size is declared the table is not taken for small.
+    The size that counts is the declared rows times the mu of the whole budget (one over the noise of a single count).
+    Below ``small`` noise drowns gradients. From ``large`` on they see more than pairs of columns do, and between the
+    two where more than ``numeric`` of all columns have many values: numbers go along with each other densely, which
+    pairs of bins tell badly. Otherwise AIM is taken, with bins that are bought where some column has more values than
+    bins. Where no size is declared the table is taken for one in between.
     Guarantees: (epsilon, delta) for one unit; exact likelihood of every row.
-    Cost: that of ``chain``; for a small table Gaussian sums for the bins of its columns (``codec``), the dependence of
-    all pairs (``graph``), and the chosen pairs, which get the rest.
-    Reference: the hybrid that Castellon et al. 2023 leave open; see ``Chain``.
+    Cost: that of ``chain`` or of ``aim``.
+    Reference: the hybrid that Castellon et al. 2023 leave open; see ``Chain`` and ``Aim``.
 
     >>> Auto().relation.value
     'add-or-remove-one'
     """
 
     name: ClassVar[str] = "auto"
-    title: ClassVar[str] = "Auto: measured pairs, and gradients where the table affords them"
-    reference: ClassVar[str] = "see chain"
+    title: ClassVar[str] = "Auto: chosen tables, or gradients on measured pairs"
+    reference: ClassVar[str] = "see aim and chain"
     can: ClassVar[tuple[str, ...]] = ("sample", "log_prob")
 
-    small: float = 300.0
+    small: float = 1_000.0
+    large: float = 20_000.0
+    numeric: float = 0.5
     chain: Chain = Chain()
-    graph: PairGraph = PairGraph()
-    codec: PaidBins = PaidBins(share=0.2)
+    aim: Aim = Aim(codec=PaidBins(share=0.15))
 
     def __post_init__(self) -> None:
-        positive(small=self.small)
+        positive(small=self.small, large=self.large)
+        between(0, 1, numeric=self.numeric)
         instance(Chain, chain=self.chain)
-        instance(PairGraph, graph=self.graph)
-        instance(PaidBins, codec=self.codec)
+        instance(Aim, aim=self.aim)
 
     @property
     def relation(self) -> Relation:
@@ -53,15 +55,20 @@ class Auto:
 
     @classmethod
     def trials(cls) -> tuple[Self, ...]:
-        """A table that counts as small, and one that does not."""
-        few = PaidBins(rounds=2, bins=8, codes=4)
-        tiny = cls(small=1e12, codec=few, graph=PairGraph(pairs_a_column=1.0))
-        return (tiny, replace(tiny, small=1e-12, chain=Chain.trials()[0]))
+        """A table that counts as small, and one that counts as large."""
+        tiny = cls(small=1e12, large=1e12, aim=Aim.trials()[1], chain=Chain.trials()[0])
+        return (tiny, replace(tiny, small=1e-12, large=1e-12, numeric=0.0))
 
     def fit(self, curator: Curator, layout: Layout) -> CodedModel:
-        declared = curator.declared_size
-        if declared is None or declared >= self.small * curator.noise_multiplier(1.0):
-            return self.chain.fit(curator, layout)
-        coded = buy_codec(curator, layout, self.codec)
-        view = curator.through(coded.codec.row)
-        return CodedModel(coded.codec, buy_graph(view, coded, self.graph, ordered=layout.ordered_columns))
+        return self.chosen(curator, layout).fit(curator, layout)
+
+    def chosen(self, curator: Curator, layout: Layout) -> Chain | Aim:
+        """The method for a table of this layout, declared size and budget."""
+        values = [feature for feature in layout.features if feature.role == "value"]
+        wide = [feature for feature in values if feature.size is None or feature.size > self.aim.even_bins]
+        aim = self.aim if wide else replace(self.aim, codec=None)
+        dense = len(wide) > self.numeric * len(values)
+        if curator.declared_size is None:
+            return self.chain if dense else aim
+        size = curator.declared_size / curator.noise_multiplier(1.0)
+        return self.chain if size >= self.large or (size >= self.small and dense) else aim
