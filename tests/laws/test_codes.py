@@ -195,6 +195,15 @@ FORGED = {
     "an order that leaves a column out": lambda fields: fields["joint"].update(order=[0, 0, 1]),
     "parents past the columns": lambda fields: fields["joint"]["base"].update(parents=[[7], [], []]),
     "parents that come later": lambda fields: fields["joint"]["base"].update(parents=[[1], [0], []]),
+    "a parent twice": lambda fields: fields["joint"]["base"].update(parents=[[2, 2], [0, 2], []]),
+    "many parents": lambda fields: fields["joint"]["base"].update(parents=[[2] * 10**5, [0, 2], []]),
+    "a base of more columns": lambda fields: fields["joint"]["base"].update(
+        sizes=[2, 3, 4, 2], order=[3, 2, 0, 1], parents=[[3], [0], [], []]
+    ),
+    "no columns": lambda fields: fields["joint"].update(sizes=[], order=[]),
+    "many layers": lambda fields: fields.update(
+        joint={"kind": "transformer", "sizes": [2, 3, 4], "order": [0, 1, 2], "layers": 100, "width": 1, "heads": 1}
+    ),
     "tables past the file": lambda fields: fields["joint"]["base"].update(sizes=[2, 3, 10**6]),
     "a base of other codes": lambda fields: fields["joint"]["base"].update(sizes=[3, 3, 4]),
     "another number of codes": lambda fields: fields["codec"].update(sizes=[2, 3, 5]),

@@ -11,8 +11,21 @@ import pytest
 import sfumato.privacy.step as step
 from privacy.doors import WIDE, curator_of, gradients_of, linear_loss, multiplier_of, plan_of
 from sfumato.errors import ArgumentError
-from sfumato.privacy import Adjacency, FixedSizeSampling, FlatClip, Randomness, Relation, SgdPlan, SumQuery
+from sfumato.privacy import (
+    Adjacency,
+    Budget,
+    Curator,
+    FixedSizeSampling,
+    FlatClip,
+    Ledger,
+    Randomness,
+    Relation,
+    SgdPlan,
+    SumQuery,
+)
 from sfumato.privacy.clipping import GRID
+from sfumato.privacy.noise import MOST_DEVIATION, check_deviation
+from sfumato.privacy.queries import count_query
 from sfumato.privacy.step import PrivateRows, batch_total, grid_total
 
 
@@ -179,3 +192,16 @@ def test_the_exact_total_of_a_query_is_whole():
     assert total.dtype == jnp.int64
     assert np.allclose(np.asarray(total) / GRID * 2.0, 10, rtol=1e-4)
     assert linear_loss(jnp.ones(2), {"x": jnp.ones(2)}, None) == 2
+
+
+def test_noise_past_64_bits_is_refused_before_anything_is_charged():
+    """Cut off at the largest whole number, noise would leave the exact sum behind."""
+    far = Adjacency(unit="person", max_rows=2**31)
+    ledger = Ledger(Budget(epsilon=0.01, delta=1e-9), far)
+    curator = Curator({"x": np.zeros((4, 1), np.float32)}, ledger=ledger, randomness=Randomness.from_seed(1))
+    with pytest.raises(ArgumentError, match="too large to be added exactly"):
+        curator.noisy_sum(count_query(), share=1e-6)
+    assert ledger.entries == ()
+    assert check_deviation(MOST_DEVIATION) is None
+    with pytest.raises(ArgumentError):
+        check_deviation(float("nan"))

@@ -25,7 +25,7 @@ from sfumato.privacy.counting import exact_scores, exact_sum
 from sfumato.privacy.events import ExponentialChoice, GaussianSum
 from sfumato.privacy.factors import FactoredLoss
 from sfumato.privacy.ledger import Ledger
-from sfumato.privacy.noise import gaussian_integers
+from sfumato.privacy.noise import check_deviation, gaussian_integers
 from sfumato.privacy.plan import SgdPlan
 from sfumato.privacy.queries import CountQuery, DistanceQuery, ScoreQuery, SumQuery, count_query
 from sfumato.privacy.randomness import Randomness, Stream, nonce
@@ -138,8 +138,9 @@ class Curator:
 
         The noise must be fixed before the first answer, be the ``least_noise``, or be paid from a ``reserve``.
         """
-        call = self._charge(GaussianSum(noise_multiplier=noise_multiplier), query.purpose)
         deviation = noise_multiplier * self._ledger.adjacency.sum_factor * GRID * query.grid_norm
+        check_deviation(deviation)
+        call = self._charge(GaussianSum(noise_multiplier=noise_multiplier), query.purpose)
         with jax.enable_x64(True):
             total = exact_sum(self._rows, query)
             noise = gaussian_integers(self._randomness.key, nonce(call, 0, Stream.NOISE), query.num_draws, deviation)

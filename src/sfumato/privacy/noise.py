@@ -18,7 +18,20 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float64, Int64, UInt32
 
+from sfumato.errors import ArgumentError
 from sfumato.privacy.chacha import keystream
+
+MOST_DEVIATION = 2.0**55
+"""In grid units. The tail of 9.4 deviations is then below 2**59, and a sum with its noise stays within 64 bits."""
+
+
+def check_deviation(deviation: float) -> None:
+    """Refuse noise that would not fit into whole numbers of 64 bits: cut off there, it would show what it hides."""
+    if not deviation <= MOST_DEVIATION:
+        raise ArgumentError(
+            "The noise that this budget asks for is too large to be added exactly: "
+            "raise epsilon, or lower max_rows of the unit."
+        )
 
 
 @partial(jax.jit, static_argnums=2)

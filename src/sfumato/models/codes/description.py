@@ -1,6 +1,5 @@
 """Description: the skeleton of a model of codes, from what its file says, as far as the file bears it out."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -59,12 +58,24 @@ def _tables(fields: Mapping[str, Any], most: int) -> ConditionalTables:
     if not isinstance(parents, list) or len(parents) != len(sizes):
         raise ReleaseError("The model description is damaged: parents must list columns for each column.")
     above = tuple(_whole_numbers({"parents": each}, "parents", least=0, most=len(sizes) - 1) for each in parents)
-    shapes = [(math.prod(sizes[parent] for parent in each), size) for each, size in zip(above, sizes, strict=True)]
+    shapes = [(_product(sizes, each, most), size) for each, size in zip(above, sizes, strict=True)]
     if sum(rows * columns for rows, columns in shapes) > most:
         raise ReleaseError("The model description claims other numbers than the file holds.")
     zeros = lambda: tuple(jnp.zeros(shape, jnp.float32) for shape in shapes)
     found: ConditionalTables = eqx.filter_eval_shape(lambda: ConditionalTables(zeros(), order, above))
     return found
+
+
+def _product(sizes: tuple[int, ...], parents: tuple[int, ...], most: int) -> int:
+    """The rows of a table with these parents; counting ends where it passes what the file holds."""
+    if len(set(parents)) != len(parents):
+        raise ReleaseError("The model description is damaged: a column can be a parent once only.")
+    rows = 1
+    for parent in parents:
+        rows *= sizes[parent]
+        if rows > most:
+            break
+    return rows
 
 
 def _chain(fields: Mapping[str, Any], most: int) -> Chain:
@@ -99,8 +110,10 @@ def _on_base(model: Based, base: ConditionalTables | None) -> Based:
     if base is None:
         return model
     place = {column: place for place, column in enumerate(model.shape.order)}
-    follows = all(place[above] < place[column] for column, each in enumerate(base.parents) for above in each)
-    if base.sizes != model.shape.sizes or not follows:
+    follows = base.sizes == model.shape.sizes and all(
+        place[above] < place[column] for column, each in enumerate(base.parents) for above in each
+    )
+    if not follows:
         raise ReleaseError("The model description is damaged: a model and its base must have the same columns.")
     found: Based = eqx.tree_at(lambda model: model.base, model, base, is_leaf=lambda part: part is None)
     return found
@@ -131,6 +144,8 @@ def _whole_number(fields: Mapping[str, Any], name: str) -> int:
 
 def _whole_numbers(fields: Mapping[str, Any], name: str, *, least: int, most: int = _MOST) -> tuple[int, ...]:
     found = fields.get(name)
+    if name == "sizes" and found == []:
+        raise ReleaseError("The model description is damaged: there must be at least one column.")
     if not isinstance(found, list) or not all(type(each) is int and least <= each <= most for each in found):
         raise ReleaseError(f"The model description is damaged: {name} must be whole numbers from {least} to {most:,}.")
     return tuple(found)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from sfumato.checks import whole
+from sfumato.checks import between, whole
 from sfumato.errors import ArgumentError
 from sfumato.models.codes.attention import (
     Kept,
@@ -32,6 +32,9 @@ from sfumato.models.codes.attention import (
     nothing_kept,
 )
 from sfumato.models.codes.tables import ConditionalTables, pick
+
+MOST_LAYERS = 24
+"""Layers are compiled one by one, and a small file must not keep its reader busy."""
 
 _LEAST = 1e-12  # a probability of the base below this counts as this, so that no row is impossible
 
@@ -52,6 +55,7 @@ class TransformerShape:
 
     def __post_init__(self) -> None:
         whole(1, layers=self.layers, width=self.width, heads=self.heads)
+        between(1, MOST_LAYERS, layers=self.layers)
         if not self.sizes or min(self.sizes) < 1 or sorted(self.order) != list(range(len(self.sizes))):
             raise ArgumentError("Expected columns of at least one code each, and an order of all columns.")
         if self.width % self.heads:
