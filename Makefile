@@ -24,7 +24,7 @@ demo: install
 	$(BIN)/sfumato demo
 
 test: install
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 lint: install
 	$(BIN)/ruff check .

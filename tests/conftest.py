@@ -31,16 +31,3 @@ def compiled_roughly(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     jax.config.update("jax_disable_most_optimizations", False)
     jax.clear_caches()  # no other file may meet a program that was compiled so
-
-
-BY_METHOD = ("test_synthesizers.py", "test_record_play.py")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of one file share what they fitted, so one process runs them all; of the longest files, all of a method."""
-    for item in items:
-        given = getattr(item, "callspec", None)
-        params = given.params if given is not None and item.path.name in BY_METHOD else {}
-        method = params.get("name") or params.get("trial", ("", 0))[0]
-        item.add_marker(pytest.mark.xdist_group(f"{item.path}:{method}"))

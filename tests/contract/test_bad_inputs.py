@@ -11,7 +11,7 @@ from contract.corpus import CANARY, CLASSES, SCHEMA, BadFile, table
 from sfumato.cli import main
 from sfumato.table import to_arrow
 
-TINY = ["--set", "steps=1", "--set", "width=4", "--set", "blocks=1", "--set", "scaling=none"]
+TINY = ["--method", "maf", "--set", "steps=1", "--set", "width=4", "--set", "blocks=1", "--set", "scaling=none"]
 SECONDS = 2.0  # of the processor, as the machine may be busy
 MOST_KILOBYTES = 512 * 1024
 

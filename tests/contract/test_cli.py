@@ -22,7 +22,7 @@ from sfumato.cli.console import print_rich
 from sfumato.privacy.certificate import Certificate
 from sfumato.table import read_file
 
-TINY = ["--set", "steps=2", "--set", "width=4", "--set", "blocks=1", "--set", "scaling.rounds=1"]
+TINY = ["--method", "maf", "--set", "steps=2", "--set", "width=4", "--set", "blocks=1", "--set", "scaling.rounds=1"]
 SFUMATO = Path(sys.executable).with_name("sfumato")
 
 Capture = pytest.CaptureFixture[str]
@@ -238,7 +238,7 @@ WRONG: dict[str, Callable[[Home], tuple[list[str], str]]] = {
     "epsilon of zero": lambda h: (h.fit("--epsilon", "0", "-o", "new.safetensors"), "epsilon"),
     "epsilon nan": lambda h: (h.fit("--epsilon", "nan", "-o", "new.safetensors"), "epsilon"),
     "delta of two": lambda h: (h.fit("--delta", "2", "-o", "new.safetensors"), "delta"),
-    "unknown method": lambda h: (h.fit("--method", "gan", "-o", "new.safetensors"), "there are: hflow, maf"),
+    "unknown method": lambda h: (h.fit("--method", "gan", "-o", "new.safetensors"), "there are: aim, auto, chain"),
     "unknown setting": lambda h: (h.fit("--set", "stepz=3", "-o", "new.safetensors"), "optimiser.learning_rate"),
     "setting without value": lambda h: (h.fit("--set", "clip", "-o", "new.safetensors"), "name=value"),
     "setting twice": lambda h: (h.fit("--set", "steps=3", "-o", "new.safetensors"), "twice"),

@@ -14,7 +14,7 @@ from sfumato.audit import AuditResult, Finding, PlayResult
 from sfumato.cli import main
 from sfumato.evaluation import CATALOGUE, evaluate
 
-TINY = ["--set", "steps=2", "--set", "width=4", "--set", "blocks=1", "--set", "scaling.rounds=1"]
+TINY = ["--method", "maf", "--set", "steps=2", "--set", "width=4", "--set", "blocks=1", "--set", "scaling.rounds=1"]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import sfumato
 from contract.corpus import HEADER, SCHEMA, row
 from sfumato.cli import main
 
-TINY = ["--set", "steps=2", "--set", "width=4", "--set", "blocks=1", "--set", "scaling.rounds=1"]
+TINY = ["--method", "maf", "--set", "steps=2", "--set", "width=4", "--set", "blocks=1", "--set", "scaling.rounds=1"]
 
 WORDS = [f"zq{place}{word}" for place, word in enumerate(["Anna", "Bjork", "Chloe", "Dmitri", "Esme", "Farid"])]
 IDENTIFIERS = [f"id-{place}-kumquat" for place in range(4)]

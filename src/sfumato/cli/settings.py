@@ -26,7 +26,9 @@ def configured(method: str, settings: Sequence[str]) -> Synthesizer:
         if not sign:
             raise ArgumentError(f"Expected --set name=value, found {setting!r}.")
         if name not in known:
-            raise ArgumentError(f"Unknown setting {name!r} of {method}; there are: {', '.join(known)}.")
+            near = [other for other in known if other.rpartition(".")[2] == name.rpartition(".")[2]]
+            said = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known)}."
+            raise ArgumentError(f"Unknown setting {name!r} of {method}; {said}")
         if name in texts:
             raise ArgumentError(f"The setting {name!r} is given twice.")
         texts[name] = text.strip()
@@ -54,7 +56,9 @@ def _filled(config: Any, texts: dict[str, str], prefix: str) -> Any:
         if not any(other.startswith(f"{name}.") for other in texts):
             continue
         if value is None:
-            raise ArgumentError(f"The setting {name!r} is none, so its own settings mean nothing.")
+            if name in texts:
+                raise ArgumentError(f"The setting {name!r} is none, so its own settings mean nothing.")
+            value = _inner(hints[field.name])()  # what is none by default is switched on by any of its own settings
         changes[field.name] = _filled(value, texts, f"{name}.")
     return replace(config, **changes)
 

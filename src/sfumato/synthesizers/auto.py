@@ -34,7 +34,7 @@ class Auto:
     reference: ClassVar[str] = "see aim and chain"
     can: ClassVar[tuple[str, ...]] = ("sample", "log_prob")
 
-    small: float = 1_000.0
+    small: float = 2_000.0
     large: float = 20_000.0
     numeric: float = 0.5
     chain: Chain = Chain()
@@ -55,9 +55,8 @@ class Auto:
 
     @classmethod
     def trials(cls) -> tuple[Self, ...]:
-        """A table that counts as small, and one that counts as large."""
-        tiny = cls(small=1e12, large=1e12, aim=Aim.trials()[1], chain=Chain.trials()[0])
-        return (tiny, replace(tiny, small=1e-12, large=1e-12, numeric=0.0))
+        """A table of numbers that counts as small; other choices come down to the trials of ``chain`` and ``aim``."""
+        return (cls(small=1e12, large=1e12, aim=Aim.trials()[1], chain=Chain.trials()[0]),)
 
     def fit(self, curator: Curator, layout: Layout) -> CodedModel:
         return self.chosen(curator, layout).fit(curator, layout)
