@@ -11,13 +11,15 @@ import pytest
 from sfumato.encoding.layout import layout_of
 from sfumato.fitting.chain_loss import ChainLoss
 from sfumato.fitting.codecs import Coded, even_codec
-from sfumato.fitting.dependence import GROUPS, _PairCounter, buy_dependence, coarse
-from sfumato.fitting.warm_start import WarmStart, _TreeCounter, best_tree, buy_tree, shrunk
+from sfumato.fitting.dependence import GROUPS, _Grouped, buy_dependence, coarse
+from sfumato.fitting.select_measure import CellNumbers
+from sfumato.fitting.warm_start import WarmStart, best_tree, buy_tree, shrunk
 from sfumato.models.codes.chain import Chain, ChainShape
-from sfumato.privacy import Adjacency, Budget, Curator, FlatClip, Ledger, Randomness
+from sfumato.privacy import Adjacency, Budget, CountQuery, Curator, FlatClip, Ledger, Randomness
 from sfumato.privacy.clipping import GRID
+from sfumato.privacy.counting import exact_sum
 from sfumato.privacy.factored import _FINE, factored_sum, factors_of, slack_of
-from sfumato.privacy.step import PrivateRows, grid_total
+from sfumato.privacy.step import PrivateRows
 from sfumato.schema import Integer, Schema
 
 ROWS = 20_000
@@ -101,30 +103,38 @@ def test_shrinking_keeps_margins_and_follows_noise():
     assert np.abs(noisy - joint).sum() < np.abs(alone - joint).sum()
 
 
-COUNTERS = {
-    "dependence": lambda: (_PairCounter.of((np.arange(5),) * 3, [(0, 1), (0, 2), (1, 2)]), 3 * GROUPS**2, 3),
-    "tree": lambda: (_TreeCounter.of([(0, 1), (1, 2)], (5, 5, 5)), 50, 2),
-}
+COUNTED = {"dependence": [(0, 1), (0, 2), (1, 2)], "tree": [(0, 1), (2, 1)]}
 
 
-@pytest.mark.parametrize("name", sorted(COUNTERS))
+@pytest.mark.parametrize("name", sorted(COUNTED))
 def test_one_row_moves_a_sum_by_its_bound(name):
-    """Neighbours' exact sums, on the grid: no further apart than the bound, and a row that counts twice would be."""
-    counter, entries, pairs = COUNTERS[name]()
-    clip = FlatClip(bound=float(np.sqrt(pairs)))
+    """Neighbours' exact sums are as far apart as the noise is made for, and further than one pair alone would be."""
+    pairs = COUNTED[name]
+    query = CountQuery(function=CellNumbers.of(pairs, (5, 5, 5)), sizes=(25,) * len(pairs), purpose="test")
     rows = np.random.default_rng(1).integers(0, 5, (40, 3)).astype(np.int32)
 
-    def total(codes, function=counter):
+    def total(codes):
         with jax.enable_x64(True):
-            return np.asarray(grid_total(PrivateRows.of({"codes": codes}), function, clip, entries), float) / GRID
+            return np.asarray(exact_sum(PrivateRows.of({"codes": codes}), query), float) / GRID
 
     whole = total(rows)
     for left_out in range(5):
         apart = np.linalg.norm(whole - total(np.delete(rows, left_out, axis=0)))
-        assert 0.999 < apart <= 1.0
-    assert whole.sum() * np.sqrt(pairs) == pytest.approx(40 * pairs, rel=1e-4)  # nothing was clipped away
-    twice = total(rows, lambda row: 2 * counter(row))
-    assert np.allclose(twice, whole, atol=1e-4)  # clipping holds a row that would count twice
+        assert 1 < apart == pytest.approx(query.grid_norm, rel=1e-12)
+    assert whole.sum() == 40 * len(pairs)  # each row is in one cell of each pair
+
+
+def test_every_pair_of_codes_is_a_cell_of_its_own():
+    numbers = CellNumbers.of(COUNTED["tree"], (5, 5, 5))
+    every = np.array(list(product(range(5), repeat=3)), np.int32)
+    cells = np.asarray(jax.vmap(lambda codes: numbers({"codes": codes}))(every))
+    for place, (a, b) in enumerate(COUNTED["tree"]):
+        assert np.array_equal(cells[:, place], 5 * every[:, a] + every[:, b])
+
+
+def test_codes_are_seen_as_their_groups():
+    grouped = _Grouped.of((np.array([0, 0, 1]), np.array([1, 0])))
+    assert grouped({"codes": jnp.array([2, 0])})["codes"].tolist() == [1, 1]
 
 
 def test_coarse_groups_hold_the_codes_together():
@@ -172,10 +182,3 @@ def test_the_fast_sum_of_a_chain_is_the_loop_over_rows(shared):
                 expected = np.tensordot(factor, value, 1)
                 error = np.linalg.norm(np.asarray(fine[name]) * bound / _FINE - expected)
                 assert error <= 1e-5 * np.linalg.norm(expected) + 1e-9 * bound, (name, bound)
-
-
-def test_every_row_of_codes_is_one_cell_of_each_pair():
-    counter, _, pairs = COUNTERS["tree"]()
-    for codes in product(range(5), repeat=3):
-        found = np.asarray(counter({"codes": jnp.asarray(codes, jnp.int32)}))
-        assert found.sum() == pairs and found.max() == 1

@@ -27,10 +27,12 @@ from laws import test_correlations
 from privacy import (
     test_choice,
     test_clipping,
+    test_distances,
     test_factored,
     test_fine_clipping,
     test_ledger,
     test_noise,
+    test_reserve,
     test_sampling,
     test_steps,
     test_units,
@@ -38,7 +40,17 @@ from privacy import (
 )
 from sfumato.audit import playback
 from sfumato.audit.neighbours import neighbours
-from sfumato.privacy import Adjacency, LayerClip, PoissonSampling, Relation, SgdPlan, SparseClip, SumQuery, factored
+from sfumato.privacy import (
+    Adjacency,
+    CountQuery,
+    LayerClip,
+    PoissonSampling,
+    Relation,
+    SgdPlan,
+    SparseClip,
+    SumQuery,
+    factored,
+)
 from sfumato.privacy.clipping import GRID, FlatClip
 from sfumato.privacy.events import GaussianSum
 from sfumato.privacy.factors import MatrixRule, VectorRule
@@ -327,6 +339,11 @@ def _charge_without_looking(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         Ledger, "charge", lambda self, event, purpose: self._entries.append(Entry(event=event, purpose=purpose))
     )
+
+
+def _reserve_without_end(patch: pytest.MonkeyPatch) -> None:
+    pay = lambda self, event, purpose: self._entries.append(Entry(event=event, purpose=purpose, prepaid=True))
+    patch.setattr(Ledger, "_pay", pay)
 
 
 def _half_sensitivity(patch: pytest.MonkeyPatch) -> None:
@@ -759,6 +776,17 @@ BUGS = (
         "fit without privacy charged as a private one",
         _unprotected_is_charged_as_private,
         test_unprotected.test_handed_out_in_place_of_the_curator_it_still_certifies_nothing,
+    ),
+    Bug(
+        "counts of several tables noised as those of one",
+        lambda patch: patch.setattr(CountQuery, "grid_norm", 1.0),
+        test_distances.test_the_noise_of_counts_has_the_stated_deviation,
+        {"adjacency": Adjacency()},
+    ),
+    Bug(
+        "a reserve that is never drawn down",
+        _reserve_without_end,
+        test_reserve.test_parts_chosen_from_answers_add_up_exactly,
     ),
     Bug(
         "seed in the certificate",

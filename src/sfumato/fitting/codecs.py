@@ -36,22 +36,11 @@ class PaidBins:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvenBins:
-    """Bins of equal width over public bounds, for columns of more values than that; they cost nothing."""
-
-    bins: int = 100
-
-    def __post_init__(self) -> None:
-        whole(2, bins=self.bins)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Coded:
-    """A codec, the shares of each column's codes that were measured along with it, and about how noisy they are."""
+    """A codec, and the shares of each column's codes that were measured along with it."""
 
     codec: Codec
-    shares: tuple[np.ndarray, ...] = ()
-    noise: float | None = None
+    shares: tuple[np.ndarray, ...]
 
 
 @dataclass(frozen=True)
@@ -103,9 +92,7 @@ def even_codec(layout: Layout, bins: int = 100) -> Codec:
         size = 1 if value is None else layout.features[value].size
         nominal = value is not None and layout.features[value].nominal
         count = bins if size is None else size if nominal else min(size, bins)
-        edges = np.linspace(0, 1, count + 1)
-        if size is not None:
-            edges = np.round(edges * size) / size
+        edges = on_grid(np.linspace(0, 1, count + 1), size)
         return _Column(edges, np.arange(count), np.diff(edges), value, flag)
 
     return _codec([column(value, flag) for value, flag in _places(layout)])
@@ -132,7 +119,7 @@ def buy_codec(curator: Curator, layout: Layout, settings: PaidBins) -> Coded:
             least = max(least, part)
         code_of = rare_joined(shares, least) if nominal else in_order(shares, least)
         columns.append(_Column(edges, code_of, shares, value, flag, missing, _floor(bought.noises[value])))
-    return Coded(codec=_codec(columns), shares=tuple(c.shares() for c in columns), noise=max(bought.noises))
+    return Coded(codec=_codec(columns), shares=tuple(column.shares() for column in columns))
 
 
 def even_part(line: Line, size: int | None, codes: int) -> float:
@@ -216,6 +203,3 @@ def _codec(columns: Sequence[_Column]) -> Codec:
         tuple(column.flag for column in columns),
         tuple(column.size for column in columns),
     )
-
-
-__all__ = ["Coded", "EvenBins", "PaidBins", "buy_codec", "even_codec"]

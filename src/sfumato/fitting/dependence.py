@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from sfumato.privacy import Curator, FlatClip, SumQuery
+from sfumato.fitting.select_measure import measure
+from sfumato.privacy import Curator
 
 GROUPS = 5
 """Of codes a column, at most. More see finer dependence under more noise."""
@@ -47,19 +47,13 @@ def buy_dependence(view: Curator, shares: tuple[np.ndarray, ...], *, share: floa
     Cost: one Gaussian sum, ``share`` of the budget. Sensitivity: the norm of one row, the root of the number of pairs.
     """
     groups = tuple(coarse(part, in_order=in_order) for part, in_order in zip(shares, ordered, strict=True))
-    pairs = list(combinations(range(len(shares)), 2))
-    clip = FlatClip(bound=float(np.sqrt(len(pairs))))
-    query = SumQuery(
-        function=_PairCounter.of(groups, pairs),
-        num_entries=len(pairs) * GROUPS**2,
-        clip=clip,
-        purpose="dependence of all pairs of columns",
-    )
-    noise = view.noise_of(clip.bound, share) / view.size
-    answer = view.noisy_sum(query, share=share).reshape(-1, GROUPS, GROUPS) / view.size
     sizes = [int(part.max()) + 1 for part in groups]
-    tables = {(a, b): table[: sizes[a], : sizes[b]] for (a, b), table in zip(pairs, answer, strict=True)}
-    return Dependence(groups=groups, pairs=tables, noise=noise)
+    pairs = list(combinations(range(len(shares)), 2))
+    multiplier = view.noise_multiplier(share)
+    purpose = "dependence of all pairs of columns"
+    measured = measure(view.through(_Grouped.of(groups)), pairs, sizes, noise_multiplier=multiplier, purpose=purpose)
+    tables = {pair: found.counts / view.size for pair, found in zip(pairs, measured, strict=True)}
+    return Dependence(groups=groups, pairs=tables, noise=measured[0].deviation / view.size)
 
 
 def coarse(shares: np.ndarray, *, in_order: bool) -> Int[np.ndarray, " code"]:
@@ -78,21 +72,15 @@ def coarse(shares: np.ndarray, *, in_order: bool) -> Int[np.ndarray, " code"]:
     return np.minimum(rank, GROUPS - 1)
 
 
-class _PairCounter(eqx.Module):
-    """Which cell of each pair a row falls into, as ones and zeros."""
+class _Grouped(eqx.Module):
+    """The groups of a row's codes, in the form of codes."""
 
     groups: Int[Array, "column code"]
-    left: Int[Array, " pair"]
-    right: Int[Array, " pair"]
 
     @classmethod
-    def of(cls, groups: tuple[np.ndarray, ...], pairs: list[tuple[int, int]]) -> "_PairCounter":
+    def of(cls, groups: tuple[np.ndarray, ...]) -> "_Grouped":
         most = max(len(part) for part in groups)
-        padded = np.array([np.pad(part, (0, most - len(part))) for part in groups])
-        left, right = np.array(pairs, np.int32).T
-        return cls(jnp.asarray(padded, jnp.int32), jnp.asarray(left), jnp.asarray(right))
+        return cls(jnp.asarray([np.pad(part, (0, most - len(part))) for part in groups], jnp.int32))
 
-    def __call__(self, row: dict[str, Array]) -> Array:
-        group = jnp.take_along_axis(self.groups, row["codes"][:, None], axis=1)[:, 0]
-        cell = group[self.left] * GROUPS + group[self.right]
-        return jax.nn.one_hot(cell, GROUPS**2, dtype=jnp.float32).reshape(-1)
+    def __call__(self, row: dict[str, Array]) -> dict[str, Array]:
+        return {"codes": jnp.take_along_axis(self.groups, row["codes"][:, None], axis=1)[:, 0]}

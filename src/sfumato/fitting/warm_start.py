@@ -10,17 +10,17 @@ empirical Bayes as in Efron and Morris 1973; fitting to margins, Deming and Step
 
 from dataclasses import dataclass
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from sfumato.checks import between
 from sfumato.errors import ArgumentError
 from sfumato.fitting.codecs import Coded
 from sfumato.fitting.dependence import Dependence, buy_dependence
+from sfumato.fitting.select_measure import measure
 from sfumato.models.codes.tables import ConditionalTables
-from sfumato.privacy import Curator, FlatClip, SumQuery
+from sfumato.privacy import Curator
 
 Edge = tuple[int, int]
 
@@ -48,15 +48,13 @@ def buy_tree(view: Curator, coded: Coded, settings: WarmStart, *, ordered: list[
         return ConditionalTables.independent(list(coded.shares))
     found = buy_dependence(view, coded.shares, share=settings.dependence, ordered=ordered)
     edges = best_tree(found.information(), len(coded.shares))
-    clip = FlatClip(bound=float(np.sqrt(len(edges))))
-    counter = _TreeCounter.of(edges, coded.codec.sizes)
-    query = SumQuery(function=counter, num_entries=counter.num_cells, clip=clip, purpose="pairs of a tree of columns")
-    noise = view.noise_of(clip.bound, settings.pairs) / view.size
-    answer = view.noisy_sum(query, share=settings.pairs) / view.size
+    multiplier = view.noise_multiplier(settings.pairs)
+    measured = measure(
+        view, edges, coded.codec.sizes, noise_multiplier=multiplier, purpose="pairs of a tree of columns"
+    )
     joints = []
-    for edge, start in zip(edges, counter.starts, strict=True):
-        size = [coded.codec.sizes[column] for column in edge]
-        table = answer[start : start + size[0] * size[1]].reshape(size)
+    for edge, found_pair in zip(edges, measured, strict=True):
+        table, noise = found_pair.counts / view.size, found_pair.deviation / view.size
         joints.append(shrunk(table, prior(found, coded.shares, edge), noise, *(coded.shares[c] for c in edge)))
     return conditionals(edges, joints, coded.shares)
 
@@ -114,27 +112,3 @@ def conditionals(edges: list[Edge], joints: list[np.ndarray], shares: tuple[np.n
         parents[below] = (above,)
         tables[below] = jnp.asarray(joint / joint.sum(1, keepdims=True), jnp.float32)
     return ConditionalTables(tuple(tables), (root, *(below for _, below in edges)), tuple(parents))
-
-
-class _TreeCounter(eqx.Module):
-    """Which cell of each measured pair a row falls into, as ones and zeros in one long vector."""
-
-    left: Int[Array, " pair"]
-    right: Int[Array, " pair"]
-    across: Int[Array, " pair"]
-    begin: Int[Array, " pair"]
-    starts: tuple[int, ...] = eqx.field(static=True)
-    num_cells: int = eqx.field(static=True)
-
-    @classmethod
-    def of(cls, edges: list[Edge], sizes: tuple[int, ...]) -> "_TreeCounter":
-        cells = [sizes[a] * sizes[b] for a, b in edges]
-        starts = tuple(int(start) for start in np.cumsum([0, *cells[:-1]]))
-        whole = lambda values: jnp.asarray(values, jnp.int32)
-        left, right = zip(*edges, strict=True)
-        return cls(whole(left), whole(right), whole([sizes[b] for b in right]), whole(starts), starts, sum(cells))
-
-    def __call__(self, row: dict[str, Array]) -> Array:
-        codes = row["codes"]
-        cell = self.begin + codes[self.left] * self.across + codes[self.right]
-        return jnp.zeros(self.num_cells, jnp.float32).at[cell].add(1.0, mode="drop")

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from sfumato.checks import instance, whole
+from sfumato.checks import between, instance, whole
 from sfumato.encoding.layout import Layout
 from sfumato.errors import ArgumentError
 from sfumato.fitting.batches import sampling_rate
@@ -17,7 +17,7 @@ from sfumato.fitting.warm_start import WarmStart, buy_tree
 from sfumato.models.codes.codec import Codec
 from sfumato.models.codes.coded import CodedModel
 from sfumato.models.codes.tables import ConditionalTables
-from sfumato.models.codes.transformer import Transformer, TransformerShape
+from sfumato.models.codes.transformer import MOST_LAYERS, Transformer, TransformerShape
 from sfumato.privacy import Curator, PoissonSampling, Relation, SgdPlan
 
 __all__ = ["Clipping", "Optimiser", "PaidBins", "Tbart", "TransformerSize", "WarmStart"]
@@ -33,6 +33,7 @@ class TransformerSize:
 
     def __post_init__(self) -> None:
         whole(1, layers=self.layers, width=self.width, heads=self.heads)
+        between(1, MOST_LAYERS, layers=self.layers)
         if self.width % self.heads:
             raise ArgumentError(f"Expected width={self.width} to be a multiple of heads={self.heads}.")
 
@@ -150,10 +151,7 @@ class Tbart:
         view = curator.through(coded.codec.row)
         if self.warm is None:
             return coded.codec, ConditionalTables.independent(list(coded.shares)), view
-        nominal = {feature.column: feature.nominal for feature in layout.features if feature.role == "value"}
-        columns = dict.fromkeys(feature.column for feature in layout.features)
-        ordered = [not nominal.get(column, True) for column in columns]
-        return coded.codec, buy_tree(view, coded, self.warm, ordered=ordered), view
+        return coded.codec, buy_tree(view, coded, self.warm, ordered=layout.ordered_columns), view
 
     def _order(self, sizes: tuple[int, ...], base: ConditionalTables | None) -> tuple[int, ...]:
         if self.warm is not None and base is not None:

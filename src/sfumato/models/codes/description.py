@@ -33,7 +33,7 @@ def coded_skeleton(fields: Mapping[str, Any], tensor_sizes: Sequence[int]) -> Co
 
 
 def _codec(fields: Mapping[str, Any], most: int) -> Codec:
-    sizes, bins = _whole_numbers(fields, "sizes", least=1), _whole_number(fields, "bins")
+    sizes, bins = _sizes(fields), _whole_number(fields, "bins")
     values, flags = (_places(fields, name, len(sizes)) for name in ("values", "flags"))
     used = [place for place in (*values, *flags) if place is not None]
     if sorted(used) != list(range(len(used))):
@@ -53,7 +53,7 @@ def _joint(fields: Mapping[str, Any], most: int) -> CodeDistribution:
 
 
 def _tables(fields: Mapping[str, Any], most: int) -> ConditionalTables:
-    sizes, order = _whole_numbers(fields, "sizes", least=1), _whole_numbers(fields, "order", least=0)
+    sizes, order = _sizes(fields), _whole_numbers(fields, "order", least=0)
     parents = fields.get("parents")
     if not isinstance(parents, list) or len(parents) != len(sizes):
         raise ReleaseError("The model description is damaged: parents must list columns for each column.")
@@ -83,7 +83,7 @@ def _chain(fields: Mapping[str, Any], most: int) -> Chain:
     shared = fields.get("shared")
     if not isinstance(shared, bool):
         raise ReleaseError("The model description is damaged: shared must be true or false.")
-    sizes, order = _whole_numbers(fields, "sizes", least=1), _whole_numbers(fields, "order", least=0)
+    sizes, order = _sizes(fields), _whole_numbers(fields, "order", least=0)
     shape = ChainShape(sizes, order, _whole_number(fields, "width"), shared)
     if 2 * shape.width * shape.most * (1 if shared else shape.places) + shape.width**2 > most:
         raise ReleaseError("The model description claims other numbers than the file holds.")
@@ -93,7 +93,7 @@ def _chain(fields: Mapping[str, Any], most: int) -> Chain:
 
 def _transformer(fields: Mapping[str, Any], most: int) -> Transformer:
     base = _tables(_object(fields, "base"), most) if "base" in fields else None
-    sizes, order = _whole_numbers(fields, "sizes", least=1), _whole_numbers(fields, "order", least=0)
+    sizes, order = _sizes(fields), _whole_numbers(fields, "order", least=0)
     numbers = {name: _whole_number(fields, name) for name in ("layers", "width", "heads")}
     shape = TransformerShape(sizes=sizes, order=order, **numbers)
     if 12 * shape.layers * shape.width**2 + shape.width * sum(sizes) > most:
@@ -138,14 +138,20 @@ def _object(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found
 
 
+def _sizes(fields: Mapping[str, Any]) -> tuple[int, ...]:
+    """The codes of each column, of which there is at least one."""
+    found = _whole_numbers(fields, "sizes", least=1)
+    if not found:
+        raise ReleaseError("The model description is damaged: there must be at least one column.")
+    return found
+
+
 def _whole_number(fields: Mapping[str, Any], name: str) -> int:
     return _whole_numbers({name: [fields.get(name)]}, name, least=1)[0]
 
 
 def _whole_numbers(fields: Mapping[str, Any], name: str, *, least: int, most: int = _MOST) -> tuple[int, ...]:
     found = fields.get(name)
-    if name == "sizes" and found == []:
-        raise ReleaseError("The model description is damaged: there must be at least one column.")
     if not isinstance(found, list) or not all(type(each) is int and least <= each <= most for each in found):
         raise ReleaseError(f"The model description is damaged: {name} must be whole numbers from {least} to {most:,}.")
     return tuple(found)
