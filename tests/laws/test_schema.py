@@ -149,6 +149,7 @@ decimals = 16
 [columns.e]
 kind = "categorical"
 learn = true
+levels = ["a"]
 [columns.f]
 kind = "date"
 lower = 2020-01-01T00:00:00
@@ -169,7 +170,7 @@ def test_every_fault_is_listed_at_once():
         "column 'c': other must be one of the levels",
         "column 'd': lower must be finite",
         "column 'd': decimals must be an integer from 0 to 15",
-        "column 'e': learn = true is not available yet: declare levels (or bounds), or draft them with",
+        "column 'e': levels must not be given with learn = true",
         "column 'f': lower must be a date such as",
         "column 'f': upper is missing",
         "column 'g': kind is missing",

@@ -60,7 +60,7 @@ def decode_codes(codes: npt.ArrayLike, schema: Schema, *, bins: int = 100, gener
     if grid.ndim != 2 or grid.shape[1] != num_columns or not np.issubdtype(grid.dtype, np.integer):
         raise ArgumentError(f"Expected whole codes of shape [row, {num_columns}], found {list(grid.shape)}")
     arrays, names, place = [], [], 0
-    for name, column in schema.columns.items():
+    for name, column in schema.known.items():
         if isinstance(column, Identifier):
             if column.regenerate != "drop":
                 names.append(name)

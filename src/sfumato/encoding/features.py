@@ -70,7 +70,7 @@ def decode_features(points: npt.ArrayLike, schema: Schema, *, generator: np.rand
         raise ArgumentError(f"Expected points of shape [row, {num_features}], found {list(cube.shape)}")
     cube = np.clip(np.nan_to_num(cube, nan=0.5), 0.0, 1.0)
     arrays, names, place = [], [], 0
-    for name, column in schema.columns.items():
+    for name, column in schema.known.items():
         if isinstance(column, Identifier):
             if column.regenerate != "drop":
                 names.append(name)

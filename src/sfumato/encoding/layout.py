@@ -1,7 +1,8 @@
 """The features that a model of a schema sees: their names, their roles, their grids."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from sfumato.schema import Categorical, Continuous, Integer, Modelled, Schema
 
@@ -13,7 +14,9 @@ class Feature:
     `size` is the number of equal cells that its values fall into, None where values are points. The role
     `missing` is the flag of a nullable column: the lower half is present, the upper half is missing. The values of
     a `nominal` feature stand in no order that means anything. `marks` are cells that rows often pile up in, as far as
-    the schema alone can tell: the bounds of numbers, and zero.
+    the schema alone can tell: the bounds of numbers, and zero. `first` is the first value of numbers on a grid, in its
+    steps: 450 for 4.50 where there are two decimals. The size and the marks of a `learnt` feature are answers
+    of the fit itself: they may shape questions and models, but no charge may depend on them.
     """
 
     column: str
@@ -21,6 +24,8 @@ class Feature:
     size: int | None
     nominal: bool = False
     marks: tuple[int, ...] = ()
+    first: int | None = None
+    learnt: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +49,10 @@ class Layout:
         return list(ordered.values())
 
 
-def layout_of(schema: Schema) -> Layout:
+def layout_of(schema: Schema, *, learnt: Collection[str] = ()) -> Layout:
     """Lay out the features of a schema: a flag where a column is nullable, a value where it can vary.
+
+    ``learnt`` names the columns whose levels or bounds were bought.
 
     >>> from sfumato.schema import Integer
     >>> layout_of(Schema(columns={"age": Integer(lower=0, upper=120, nullable=True)})).num_features
@@ -56,15 +63,20 @@ def layout_of(schema: Schema) -> Layout:
         if column.nullable:
             features.append(Feature(column=name, role="missing", size=2))
         if column.num_values != 1:
-            nominal = isinstance(column, Categorical) and not column.ordered and column.num_values > 2
-            size = column.num_values
-            features.append(Feature(column=name, role="value", size=size, nominal=nominal, marks=_marks(column)))
+            size, first, bought = column.num_values, _first(column), name in learnt
+            marks = () if size is None or first is None else _marks(size, first)
+            # How many levels were bought is an answer, so that it must not say what is asked next.
+            nominal = isinstance(column, Categorical) and not column.ordered and (bought or column.num_values > 2)
+            facts: dict[str, Any] = {"nominal": nominal, "marks": marks, "first": first, "learnt": bought}
+            features.append(Feature(column=name, role="value", size=size, **facts))
     return Layout(features=tuple(features))
 
 
-def _marks(column: Modelled) -> tuple[int, ...]:
-    size = column.num_values
-    if not isinstance(column, Integer | Continuous) or size is None:
-        return ()
-    zero = round(-column.lower * 10 ** (getattr(column, "decimals", None) or 0))
-    return tuple(sorted({0, size - 1, *([zero] if 0 <= zero < size else [])}))
+def _first(column: Modelled) -> int | None:
+    if not isinstance(column, Integer | Continuous) or column.num_values is None:
+        return None
+    return round(column.lower * 10 ** (getattr(column, "decimals", None) or 0))
+
+
+def _marks(size: int, first: int) -> tuple[int, ...]:
+    return tuple(sorted({0, size - 1, *([-first] if 0 <= -first < size else [])}))

@@ -16,6 +16,7 @@ from sfumato.encoding.layout import Layout
 from sfumato.fitting.scores import row_scores, scores_of
 from sfumato.models.flows.marginal_map import MarginalMap
 from sfumato.privacy import Curator, FlatClip, SumQuery
+from sfumato.privacy.queries import count_query
 
 _MOST_ENTRIES = 2**18
 """Of the sum: levels of all columns that are ordered, times features."""
@@ -33,6 +34,8 @@ def order_levels(
     """
     sizes = _ordered(layout, most_levels)
     if not sizes:
+        if layout.num_features > 1 and any(feature.learnt and feature.nominal for feature in layout.features):
+            curator.noisy_sum(count_query(), share=share)  # as if some had few levels, which is an answer itself
         return marginals
     spread = sum(score.variance for score in scores_of(layout, marginals))
     clip = FlatClip(bound=1.2 * float(np.sqrt(len(sizes) * spread)))

@@ -7,6 +7,7 @@ from sfumato.privacy.clipping import FlatClip
 from sfumato.privacy.curator import Curator
 from sfumato.privacy.fine_clipping import LayerClip, SparseClip, UnitClip
 from sfumato.privacy.ledger import Ledger
+from sfumato.privacy.levels import Texts
 from sfumato.privacy.plan import SgdPlan
 from sfumato.privacy.queries import CountQuery, DistanceQuery, ScoreQuery, SumQuery
 from sfumato.privacy.randomness import Randomness
@@ -30,5 +31,6 @@ __all__ = [
     "SgdPlan",
     "SparseClip",
     "SumQuery",
+    "Texts",
     "UnitClip",
 ]

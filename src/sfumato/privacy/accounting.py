@@ -4,7 +4,7 @@ The headline is the privacy loss distribution (PLD) at a discretisation of 1e-5,
 differential privacy (RDP) is a cross-check, and the headline where PLD has no answer (sampling without
 replacement, noise chosen from answers) or, among choices, a larger one: both bound the same epsilon from above, so the
 smaller of the two holds. The Gaussian central limit figure can be asked for because papers report it; it is an
-approximation that may understate, and is never the headline.
+approximation that may understate, and is never the headline. What an exposure may tell is taken off delta first.
 
 Reference: Koskela, Jaelkoe, Honkela 2020 and Doroshenko et al. 2022 (PLD); Mironov 2017 and Wang, Balle,
 Kasiviswanathan 2019 (RDP); Dong, Durfee, Rogers 2020 and Cesar, Rogers 2021 (choices); Bu, Dong, Long, Su 2020
@@ -33,6 +33,7 @@ from sfumato.privacy.events import (
     Concentrated,
     Event,
     ExponentialChoice,
+    Exposure,
     FixedSizeGaussian,
     GaussianSum,
     NonPrivate,
@@ -70,6 +71,7 @@ def headline(events: Sequence[Event], adjacency: Adjacency, delta: float) -> Sta
     events = tuple(events)
     if any(isinstance(event, NonPrivate) for event in events):
         return Statement(epsilon=inf, accountant="none", discretisation=None, library=library)
+    events, delta = without_exposures(events, delta)
     by_rdp = Statement(epsilon=inf, accountant="RDP", discretisation=None, library=library)
     if _needs_rdp(events, adjacency) or any(isinstance(event, ExponentialChoice) for event in events):
         by_rdp = replace(by_rdp, epsilon=rdp_epsilon(events, adjacency, delta))
@@ -80,6 +82,19 @@ def headline(events: Sequence[Event], adjacency: Adjacency, delta: float) -> Sta
         epsilon=pld_epsilon(events, adjacency, delta, step), accountant="PLD", discretisation=step, library=library
     )
     return min(by_pld, by_rdp, key=lambda statement: statement.epsilon)
+
+
+def without_exposures(events: Sequence[Event], delta: float) -> tuple[tuple[Event, ...], float]:
+    """The events that are no exposures, and what exposures leave them of delta: at worst nothing, or less.
+
+    Proof: a (0, d)-private answer is dominated by two coins that agree but for an event of chance d. Together with
+    events of profile rest(x) they have d + (1 - d) rest(x), which is at most d + rest(x). So epsilon of all at delta is
+    at most epsilon of the rest at delta - d, by whichever accountant.
+    """
+    rest = tuple(event for event in events if not isinstance(event, Exposure))
+    if len(rest) == len(events):
+        return rest, delta
+    return rest, delta - sum(event.delta for event in events if isinstance(event, Exposure))
 
 
 def _needs_rdp(events: Sequence[Event], adjacency: Adjacency) -> bool:
@@ -101,10 +116,11 @@ def pld_epsilon(events: tuple[Event, ...], adjacency: Adjacency, delta: float, s
     """An upper bound on epsilon at delta by composing privacy loss distributions, under add-or-remove-one."""
     if adjacency.relation is not Relation.ADD_OR_REMOVE_ONE:
         raise ArgumentError("PLD accounting here is for add-or-remove-one; replace-one is accounted by RDP.")
+    events, delta = without_exposures(events, delta)
+    if delta <= 0 or any(isinstance(event, NonPrivate) for event in events):
+        return inf
     if not events:
         return 0.0
-    if any(isinstance(event, NonPrivate) for event in events):
-        return inf
     return float(privacy_loss(events, step).get_epsilon_for_delta(delta))
 
 
@@ -125,6 +141,9 @@ def privacy_loss(events: Sequence[Event], step: float) -> pld.PrivacyLossDistrib
 
 @lru_cache(maxsize=64)
 def _pld_of(event: Event, step: float) -> pld.PrivacyLossDistribution:
+    if isinstance(event, Exposure):
+        failure = dpa.pld.common.DifferentialPrivacyParameters(0.0, event.delta)
+        return pld.from_privacy_parameters(failure, value_discretization_interval=step)
     if not isinstance(event, PoissonGaussian):
         raise ArgumentError(f"PLD has no rule for a {event.kind} event.")
     if event.rate >= 1:  # every row takes part in every step: all steps together are one Gaussian sum
@@ -167,6 +186,9 @@ def rdp_epsilon(
     events: tuple[Event, ...], adjacency: Adjacency, delta: float, orders: tuple[float, ...] = _ORDERS
 ) -> float:
     """A looser upper bound by Renyi differential privacy; infinite where RDP has no rule for an event."""
+    events, delta = without_exposures(events, delta)
+    if delta <= 0:
+        return inf
     relation = dpa.NeighboringRelation.ADD_OR_REMOVE_ONE
     if adjacency.relation is Relation.REPLACE_ONE:
         relation = dpa.NeighboringRelation.REPLACE_ONE
@@ -224,6 +246,9 @@ def clt_epsilon(events: Sequence[Event], delta: float) -> float:
 
     For comparison with published figures only; infinite where it has no rule.
     """
+    events, delta = without_exposures(events, delta)
+    if delta <= 0:
+        return inf
     squared = 0.0
     for event in events:
         match event:

@@ -50,6 +50,15 @@ class Budget:
         return 1.0 / (gaussian_mu(self.epsilon, self.delta) * sqrt(share))
 
 
+def default_delta(rows: int | None) -> float:
+    """A tenth of one over the declared rows, at most 1e-6: from a public number only.
+
+    >>> default_delta(10**6), default_delta(None)
+    (1e-07, 1e-06)
+    """
+    return 1e-6 if rows is None else min(1e-6, 0.1 / rows)
+
+
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The mu at which one Gaussian mechanism is exactly (epsilon, delta)-private."""
 

@@ -5,7 +5,7 @@ and nothing else, so what its code does with the answers is post-processing and 
 of one row that it hands in (losses, queries) do run on the rows: they are trusted to be functions of their row.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from fractions import Fraction
 from math import sqrt
@@ -17,14 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from sfumato.checks import whole
 from sfumato.errors import ArgumentError
 from sfumato.privacy.chacha import keystream
 from sfumato.privacy.choice import draw_index, exponential_weights
 from sfumato.privacy.clipping import GRID
 from sfumato.privacy.counting import exact_scores, exact_sum
-from sfumato.privacy.events import ExponentialChoice, GaussianSum
+from sfumato.privacy.events import ExponentialChoice, Exposure, GaussianSum
 from sfumato.privacy.factors import FactoredLoss
 from sfumato.privacy.ledger import Ledger
+from sfumato.privacy.levels import Texts, least_threshold, texts_above
 from sfumato.privacy.noise import check_deviation, gaussian_integers
 from sfumato.privacy.plan import SgdPlan
 from sfumato.privacy.queries import CountQuery, DistanceQuery, ScoreQuery, SumQuery, count_query
@@ -49,6 +51,7 @@ class Curator:
     """The two doors to private rows, and the ledger that both charge before they draw noise.
 
     ``noisy_sum`` and ``noisy_descent`` are the first door (a bounded sum), ``noisy_choice`` is the second.
+    ``noisy_levels`` is the first with a threshold, for columns of texts that nobody has listed.
     """
 
     def __init__(
@@ -58,10 +61,12 @@ class Curator:
         ledger: Ledger,
         randomness: Randomness,
         public_size: int | None = None,
+        texts: Sequence[Texts] = (),
         progress: Progress = quiet,
     ) -> None:
         randomness.claim()
         self._rows = PrivateRows.of(rows)
+        self._texts = tuple(texts)
         self._ledger = ledger
         self._randomness = randomness
         self._declared = public_size
@@ -146,6 +151,25 @@ class Curator:
             noise = gaussian_integers(self._randomness.key, nonce(call, 0, Stream.NOISE), query.num_draws, deviation)
             return np.asarray((total + noise[: query.num_entries]) * (query.grid_unit / GRID))
 
+    def noisy_levels(self, *, share: float, delta: float, purpose: str) -> tuple[Mapping[str, int], ...]:
+        """First door, over texts that nobody has listed: for each column of texts those that many rows have.
+
+        A text comes out with its noisy count where that reaches a threshold, sorted by text (``levels.py`` has the
+        proof). Cost: one ``GaussianSum`` event worth ``share`` of the budget and one ``Exposure`` at ``delta``, for all
+        columns together; both are charged before the noise is drawn.
+        """
+        adjacency, num = self._ledger.adjacency, len(self._texts)
+        whole(1, columns=num)
+        multiplier = self.noise_multiplier(share)
+        deviation = multiplier * adjacency.sum_factor * sqrt(num)
+        check_deviation(deviation)
+        threshold = least_threshold(deviation, adjacency.max_rows, delta / num)
+        self._charge(Exposure(delta=delta), purpose)
+        call = self._charge(GaussianSum(noise_multiplier=multiplier), purpose)
+        nonces = [nonce(call, place, Stream.NOISE) for place in range(num)]
+        drawn = zip(self._texts, nonces, strict=True)
+        return tuple(texts_above(texts, threshold, deviation, self._randomness.key, each) for texts, each in drawn)
+
     def noisy_choice(self, query: ScoreQuery | DistanceQuery, *, epsilon: float) -> int:
         """Second door: the index of one candidate, by the exponential mechanism on summed scores, or on distances.
 
@@ -205,6 +229,15 @@ class Curator:
         """
         view = copy(self)
         view._rows = self._rows.mapped(function)
+        return view
+
+    def holding(self, rows: PyTree[np.ndarray]) -> "Curator":
+        """The same doors, ledger and randomness over other rows of the same units: what was read anew of the table.
+
+        Privacy: no cost and no answer. Only who holds the table can give rows; they must be capped as the first were.
+        """
+        view = copy(self)
+        view._rows, view._texts = PrivateRows.of(rows), ()
         return view
 
     def _loop(

@@ -100,6 +100,20 @@ class Concentrated:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Exposure:
+    """Something that only one unit has may come out as it is, with a chance of at most ``delta``.
+
+    It is a (0, delta)-private answer beside the others, and takes its delta from that of the whole (``levels.py``).
+    """
+
+    kind: ClassVar[str] = "exposure"
+    delta: float
+
+    def __post_init__(self) -> None:
+        between(1e-15, 0.1, delta=self.delta)
+
+
+@dataclass(frozen=True, kw_only=True)
 class NonPrivate:
     """Anything without a guarantee: its epsilon is infinite, and says why."""
 
@@ -107,11 +121,21 @@ class NonPrivate:
     reason: str
 
 
-Event: TypeAlias = GaussianSum | PoissonGaussian | FixedSizeGaussian | ExponentialChoice | Concentrated | NonPrivate
+Event: TypeAlias = (
+    GaussianSum | PoissonGaussian | FixedSizeGaussian | ExponentialChoice | Concentrated | Exposure | NonPrivate
+)
 
 _KINDS: dict[str, type[Event]] = {
     event.kind: event
-    for event in (GaussianSum, PoissonGaussian, FixedSizeGaussian, ExponentialChoice, Concentrated, NonPrivate)
+    for event in (
+        GaussianSum,
+        PoissonGaussian,
+        FixedSizeGaussian,
+        ExponentialChoice,
+        Concentrated,
+        Exposure,
+        NonPrivate,
+    )
 }
 
 

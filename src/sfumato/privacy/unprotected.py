@@ -5,7 +5,7 @@ exact: no clipping, no noise. Every call is written into the ledger as not priva
 state an epsilon.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -60,6 +60,11 @@ class Unprotected(Curator):
             if isinstance(query, CountQuery):
                 return np.asarray(exact_sum(self._rows, query)) / GRID
             return np.asarray(_plain_total(self._rows, query.function, query.num_entries))
+
+    def noisy_levels(self, *, share: float, delta: float, purpose: str) -> tuple[Mapping[str, int], ...]:
+        """Every text that occurs, with its count."""
+        self._ledger.admit(REASON, purpose)
+        return tuple(texts.counts() for texts in self._texts)
 
     def noisy_choice(self, query: ScoreQuery | DistanceQuery, *, epsilon: float) -> int:
         """The candidate of the largest score."""

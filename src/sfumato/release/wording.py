@@ -8,6 +8,7 @@ from sfumato.privacy.events import (
     Concentrated,
     Event,
     ExponentialChoice,
+    Exposure,
     FixedSizeGaussian,
     GaussianSum,
     PoissonGaussian,
@@ -83,6 +84,8 @@ def event_words(event: Event) -> str:
             return f"a choice by the exponential mechanism at epsilon {event.epsilon:.4g}"
         case Concentrated():
             return f"sums and choices, their noise chosen as answers came in, within rho {event.rho:.4g} in all"
+        case Exposure():
+            return f"what one unit alone has may come out with a chance of at most {event.delta:.4g}"
         case NonPrivateEvent():
             return f"no protection: {event.reason}"
 

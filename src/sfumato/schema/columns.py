@@ -146,6 +146,58 @@ class Datetime:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LearntCategorical:
+    """A column whose levels nobody can list (`learn = true`): a fit buys those that many rows hold.
+
+    All other values become `other`, which is always a level. Levels are texts, or whole numbers if `other` is one.
+
+    >>> LearntCategorical(other="rest").known(["red", "green"]).levels
+    ('green', 'red', 'rest')
+    """
+
+    other: Level = "other"
+    nullable: bool = False
+
+    def known(self, levels: Iterable[Level]) -> Categorical:
+        """The column with these levels, sorted, and `other` last if it is not one of them."""
+        found = sorted(levels, key=lambda level: str(level) if isinstance(self.other, str) else level)
+        if self.other not in found:
+            found.append(self.other)
+        return Categorical(levels=tuple(found), other=self.other, nullable=self.nullable)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearntInteger:
+    """Whole numbers whose bounds nobody knows (`learn = true`): a fit buys them.
+
+    >>> LearntInteger().known(0, 99).upper
+    99
+    """
+
+    nullable: bool = False
+
+    def known(self, lower: int, upper: int) -> Integer:
+        """The column with these bounds."""
+        return Integer(lower=lower, upper=upper, nullable=self.nullable)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearntContinuous:
+    """Real numbers whose bounds nobody knows (`learn = true`): a fit buys them.
+
+    >>> LearntContinuous(decimals=1).known(0, 1).num_values
+    11
+    """
+
+    decimals: int | None = None
+    nullable: bool = False
+
+    def known(self, lower: float, upper: float) -> Continuous:
+        """The column with these bounds."""
+        return Continuous(lower=lower, upper=upper, decimals=self.decimals, nullable=self.nullable)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Identifier:
     """A column that names a row or a person: never modelled; dropped, or made anew for synthetic rows.
 
@@ -156,8 +208,9 @@ class Identifier:
     regenerate: Literal["drop", "number", "uuid"] = "drop"
 
 
-Column: TypeAlias = Categorical | Boolean | Integer | Continuous | Date | Datetime | Identifier
 Modelled: TypeAlias = Categorical | Boolean | Integer | Continuous | Date | Datetime
+Learnt: TypeAlias = LearntCategorical | LearntInteger | LearntContinuous
+Column: TypeAlias = Modelled | Learnt | Identifier
 
 KINDS: dict[str, type[Column]] = {
     "categorical": Categorical,
@@ -168,6 +221,12 @@ KINDS: dict[str, type[Column]] = {
     "datetime": Datetime,
     "identifier": Identifier,
 }
+LEARNT: dict[str, type[Learnt]] = {
+    "categorical": LearntCategorical,
+    "integer": LearntInteger,
+    "continuous": LearntContinuous,
+}
+"""The kinds that may be written with `learn = true`."""
 
 
 def kind_of(column: Column) -> str:
@@ -176,4 +235,4 @@ def kind_of(column: Column) -> str:
     >>> kind_of(Boolean())
     'boolean'
     """
-    return type(column).__name__.lower()
+    return type(column).__name__.lower().removeprefix("learnt")

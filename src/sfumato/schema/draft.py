@@ -22,7 +22,9 @@ _WARNING = f"""\
 # Levels, minima and maxima below were read from the rows without noise: they are disclosures themselves, and
 # no privacy guarantee covers them. For each column, replace what was guessed by what is known without the
 # rows (a code book, a law, common sense): round bounds outwards, list the levels that could be there, drop
-# those that name a person. 'rows' must be an order of magnitude that is public. Then remove this comment.
+# those that name a person. Where nobody knows them, write learn = true in place of levels, or of lower and
+# upper: a fit then buys them with noise, out of its budget. 'rows' must be an order of magnitude that is
+# public. Then remove this comment.
 
 """
 

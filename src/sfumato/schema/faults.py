@@ -12,7 +12,7 @@ from dataclasses import MISSING, fields
 from datetime import date, datetime
 from typing import TypeAlias
 
-from sfumato.schema.columns import KINDS, SECONDS
+from sfumato.schema.columns import KINDS, LEARNT, SECONDS
 
 MAX_INTEGER = 2**53
 MAX_LEVELS = 10_000
@@ -22,7 +22,10 @@ MAX_SCALED = 2**50
 
 Values: TypeAlias = Mapping[str, object]
 
-_LEARN = "learn = true is not available yet: declare levels (or bounds), or draft them with 'sfumato draft' and review"
+# With more, the whole numbers that decimals stand for would leave no room for numbers of usual size.
+MAX_LEARNT_DECIMALS = 6
+
+_NO_LEARN = f"learn = true is for kinds {', '.join(LEARNT)}: declare the bounds of this one"
 
 
 def is_int(value: object) -> bool:
@@ -57,25 +60,25 @@ def column_faults(name: str, kind: str, values: Values) -> list[str]:
     >>> column_faults("age", "integer", {"lower": 3, "upper": 1})
     ["column 'age': lower must not be above upper"]
     """
-    known = {field.name: field for field in fields(KINDS[kind])}
-    found = []
     learn = values.get("learn", False)
-    if not isinstance(learn, bool):
-        found.append("learn must be true or false")
-    strange = [key for key in values if key not in known and key != "learn"]
-    found += [f"unknown key {key!r}" + nearest(key, list(known)) for key in strange]
+    found = [] if isinstance(learn, bool) else ["learn must be true or false"]
+    if learn is True and kind not in LEARNT:
+        return [f"column {name!r}: {_NO_LEARN}"]
+    known = {field.name: field for field in fields(LEARNT[kind] if learn is True else KINDS[kind])}
+    for key in [key for key in values if key not in known and key != "learn"]:
+        bought = learn is True and key in {field.name for field in fields(KINDS[kind])}
+        unknown = f"unknown key {key!r}" + nearest(key, list(known))
+        found.append(f"{key} must not be given with learn = true" if bought else unknown)
     absent = [key for key, f in known.items() if f.default is MISSING and key not in values]
-    if learn is True:
-        found.append(_LEARN)
-    else:
-        found += [f"{key} is missing" for key in absent]
+    found += [f"{key} is missing" for key in absent]
     broken = list(absent)
     for key in known.keys() & values.keys():
-        fault = _field_fault(kind, key, values[key])
+        fault = _learnt_fault(key, values[key]) if learn is True else None
+        fault = fault or _field_fault(kind, key, values[key])
         if fault:
             found.append(fault)
             broken.append(key)
-    if not broken:
+    if not broken and learn is not True:
         found += _CROSS.get(kind, _no_faults)(values)
     return [f"column {name!r}: {fault}" for fault in sorted(found, key=_by_key(list(known)))]
 
@@ -103,6 +106,15 @@ def _field_fault(kind: str, key: str, value: object) -> str | None:
         choices = ["drop", "number", "uuid"]
         return None if isinstance(value, str) and value in choices else _one_of(key, choices)
     return _bound_fault(kind, key, value)
+
+
+def _learnt_fault(key: str, value: object) -> str | None:
+    whole = isinstance(value, int) and is_int(value) and abs(value) <= MAX_INTEGER
+    if key == "other" and not whole and not (is_text(value) and value):
+        return "other must be a text that is not empty, or an integer"
+    if key == "decimals" and isinstance(value, int) and value > MAX_LEARNT_DECIMALS:
+        return f"decimals must be at most {MAX_LEARNT_DECIMALS} with learn = true"
+    return None
 
 
 def _one_of(key: str, choices: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from datetime import date, datetime
 from typing import Any
 
 from sfumato.errors import SchemaError
-from sfumato.schema.columns import KINDS, Column
+from sfumato.schema.columns import KINDS, LEARNT, Column
 from sfumato.schema.faults import column_faults, nearest
 
 
@@ -93,8 +93,7 @@ def _parse_column(name: str, values: object) -> Column | list[str]:
     faults = column_faults(name, kind, given)
     if faults:
         return faults
-    given.pop("learn", None)
-    return KINDS[kind](**given)
+    return LEARNT[kind](**given) if given.pop("learn", False) else KINDS[kind](**given)
 
 
 def _dated(kind: str, value: object) -> Any:

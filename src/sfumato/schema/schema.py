@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from sfumato.errors import SchemaError
-from sfumato.schema.columns import Column, Identifier, Modelled, kind_of
+from sfumato.schema.columns import Column, Identifier, Learnt, Modelled, kind_of
 from sfumato.schema.faults import column_faults, is_int, is_text
 from sfumato.schema.parse import parse_columns, parse_unit, read_json, read_toml, top_faults
 from sfumato.schema.toml import write_key, write_pairs
@@ -66,7 +66,20 @@ class Schema:
     @property
     def modelled(self) -> tuple[tuple[str, Modelled], ...]:
         """The ordered (name, column) pairs that a model sees: all but the identifiers."""
-        return tuple((n, c) for n, c in self.columns.items() if not isinstance(c, Identifier))
+        return tuple((name, column) for name, column in self.known.items() if not isinstance(column, Identifier))
+
+    @property
+    def known(self) -> dict[str, Modelled | Identifier]:
+        """The columns, none of which is still to be learnt: a schema with such columns has no domain before a fit."""
+        if self.learnt:
+            names = ", ".join(repr(name) for name in self.learnt)
+            raise SchemaError([f"learn = true for {names}: a fit must come first; use the schema of its release"])
+        return {name: column for name, column in self.columns.items() if not isinstance(column, Learnt)}
+
+    @property
+    def learnt(self) -> dict[str, Learnt]:
+        """The columns whose levels or bounds a fit is to buy."""
+        return {name: column for name, column in self.columns.items() if isinstance(column, Learnt)}
 
     def __eq__(self, other: object) -> bool:
         """Whether columns, their order, rows and unit are the same."""
@@ -175,6 +188,8 @@ def write_schema(schema: Schema, notes: Mapping[str, str]) -> str:
 def describe(column: Column) -> dict[str, object]:
     """Name the kind of a column and every field that is not at its default."""
     described: dict[str, object] = {"kind": kind_of(column)}
+    if isinstance(column, Learnt):
+        described["learn"] = True
     for field in fields(column):
         value = getattr(column, field.name)
         if field.default is MISSING or value != field.default:
@@ -226,6 +241,8 @@ def _schema_faults(schema: Schema) -> list[str]:
             found.append(f"column {name!r}: expected a column such as Integer(lower=0, upper=9)")
             continue
         values = {field.name: getattr(column, field.name) for field in fields(column)}
+        if isinstance(column, Learnt):
+            values["learn"] = True
         faults = column_faults(name, kind_of(column), values)
         found += faults
         moves = moves or bool(faults) or can_vary(column)
@@ -241,6 +258,6 @@ def _schema_faults(schema: Schema) -> list[str]:
 
 def can_vary(column: Column) -> bool:
     """Whether a column is modelled and can take two values, a missing one among them."""
-    if isinstance(column, Identifier):
-        return False
+    if isinstance(column, Identifier | Learnt):
+        return isinstance(column, Learnt)
     return column.nullable or column.num_values is None or column.num_values > 1

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
 from sfumato.checks import between, instance, positive
-from sfumato.encoding.layout import Layout
+from sfumato.encoding.layout import Feature, Layout
 from sfumato.fitting.codecs import PaidBins
 from sfumato.models.codes.coded import CodedModel
 from sfumato.privacy import Curator, Relation
@@ -64,10 +64,16 @@ class Auto:
     def chosen(self, curator: Curator, layout: Layout) -> Chain | Aim:
         """The method for a table of this layout, declared size and budget."""
         values = [feature for feature in layout.features if feature.role == "value"]
-        wide = [feature for feature in values if feature.size is None or feature.size > self.aim.even_bins]
+        wide = [feature for feature in values if self._is_wide(feature)]
         aim = self.aim if wide else replace(self.aim, codec=None)
         dense = len(wide) > self.numeric * len(values)
         if curator.declared_size is None:
             return self.chain if dense else aim
         size = curator.declared_size / curator.noise_multiplier(1.0)
         return self.chain if size >= self.large or (size >= self.small and dense) else aim
+
+    def _is_wide(self, feature: Feature) -> bool:
+        """Whether a feature has many values. One that was learnt counts by its kind: its size is no public fact."""
+        if feature.learnt:
+            return not feature.nominal
+        return feature.size is None or feature.size > self.aim.even_bins
