@@ -15,11 +15,12 @@ from jaxtyping import Array, Float
 from sfumato.checks import whole
 from sfumato.encoding.features import decode_features, encode_features
 from sfumato.encoding.layout import layout_of
-from sfumato.errors import TableError
+from sfumato.errors import ArgumentError, TableError
 from sfumato.models.cells import weighted_point
 from sfumato.models.model import CellModel, DensityModel, LevelModel
 from sfumato.privacy import Certificate, Randomness
 from sfumato.progress import Progress, quiet
+from sfumato.release.anomalies import Separation, threshold_of_labels, threshold_of_share
 from sfumato.schema import Schema
 from sfumato.table import Kind, check_columns, from_arrow, to_arrow
 
@@ -109,6 +110,47 @@ class Release:
             scores[start:stop] = np.asarray(_score(self.model, low, width, points))[: stop - start]
         progress("scoring", table.num_rows, table.num_rows)
         return scores + cells.log_unit
+
+    def anomaly_scores(self, rows: Any, *, draws: int = 32, progress: Progress = quiet) -> Float[np.ndarray, " row"]:
+        """How unlikely each row is: minus its log-likelihood in nats. High scores are anomalies.
+
+        Privacy: the release and every threshold drawn from it are certified. The scores tell of the rows that are
+        scored. Flags of rows that were trained on are about as much of a secret as the rows: the certificate bounds
+        what the *model* says of them, and not what a score and the row together say.
+
+        >>> release.anomaly_scores(new_rows) > release.anomaly_threshold(0.01)     # doctest: +SKIP
+        """
+        return -self.log_prob(rows, draws=draws, progress=progress)
+
+    def anomaly_threshold(
+        self,
+        share: float = 0.01,
+        *,
+        samples: int = 10_000,
+        draws: int = 32,
+        seed: int | None = None,
+        progress: Progress = quiet,
+    ) -> float:
+        """The score that this share of the release's own rows lies above.
+
+        Privacy: no cost. It is computed from rows that are drawn from the release, and never from private ones.
+        """
+        whole(100, samples=samples)
+        if not 0 < share < 1 or share * samples < 1:
+            raise ArgumentError(f"Expected share={share!r} above {1 / samples:g} and below 1; more samples allow less.")
+        drawn = self.sample_arrow(samples, seed=seed, progress=progress)
+        return threshold_of_share(self.anomaly_scores(drawn, draws=draws, progress=progress), share)
+
+    def anomaly_threshold_from(
+        self, rows: Any, labels: Any, *, draws: int = 32, progress: Progress = quiet
+    ) -> Separation:
+        """The threshold that best tells labelled rows apart, with its true and false positive rates on them.
+
+        Privacy: rows and labels must be public, as the threshold depends on them without noise. To learn it from
+        private rows is outside of the certificate.
+        """
+        scores = self.anomaly_scores(rows, draws=draws, progress=progress)
+        return threshold_of_labels(scores, np.asarray(labels, np.bool_))
 
     def save(self, path: str | Path) -> None:
         """Write the release as one ``.safetensors`` file, atomically."""

@@ -1,0 +1,93 @@
+"""Detections: the commands that flag unlikely rows, with a released density or by asking a private detector."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import typer
+
+import sfumato
+from sfumato.checks import between
+from sfumato.cli.app import app
+from sfumato.cli.console import say, watched
+from sfumato.cli.options import Data, Force, Json, Model, Output
+from sfumato.cli.outputs import check_table_output, put_table
+from sfumato.encoding.texts import texts_of
+from sfumato.errors import ArgumentError, TableError
+from sfumato.progress import Progress
+from sfumato.release import Release
+from sfumato.schema import Schema
+from sfumato.table import read_file
+
+_TRUE, _FALSE = ("true", "1", "yes", "anomaly"), ("false", "0", "no", "normal")
+
+
+@app.command()
+def detect(
+    model: Model,
+    data: Data,
+    *,
+    threshold: Annotated[float | None, typer.Option("--threshold", help="Flag rows whose score is above.")] = None,
+    share: Annotated[
+        float | None, typer.Option("--share", help="Flag as the least likely share of the release's own rows.")
+    ] = None,
+    labelled: Annotated[
+        Path | None, typer.Option("--labelled", help="PUBLIC rows with labels, to find the threshold on.")
+    ] = None,
+    labels: Annotated[str, typer.Option("--labels", help="The column of labels in the labelled rows.")] = "anomaly",
+    output: Output = None,
+    draws: Annotated[int, typer.Option("--draws", help="Points averaged over the cell of a discrete row.")] = 32,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Flag unlikely rows: columns score (minus the log-likelihood) and anomaly (score above the threshold).
+
+    The threshold is given, or from rows drawn from the release (--share, default 0.01), or from public labelled
+    rows. Scores and flags tell of the rows that are scored. The certificate does not cover them.
+    """
+    if sum(given is not None for given in (threshold, share, labelled)) > 1:
+        raise ArgumentError("detect: give one of --threshold, --share and --labelled.")
+    if threshold is not None:
+        between(-1e300, 1e300, threshold=threshold)
+    check_table_output(output, force=force)
+    release = sfumato.load(model)
+    with watched("scoring", total_is_public=False) as progress:
+        if labelled is not None:
+            threshold = _from_labels(release, labelled, labels, draws, progress)
+        elif threshold is None:
+            share = 0.01 if share is None else share
+            threshold = release.anomaly_threshold(share, draws=draws, progress=progress)
+        scores = release.anomaly_scores(data, draws=draws, progress=progress)
+    say("Scores and flags tell of the rows that were scored; the certificate does not cover them.")
+    say(f"Rows with a score above {threshold:.6g} are flagged.")
+    flags = ~(scores <= threshold)  # what is no number is flagged
+    table = pa.table({"score": pa.array(scores, pa.float64()), "anomaly": pa.array(flags)})
+    put_table(table, output, json=json, escape_formulas=True, fields={"threshold": threshold})
+
+
+def _from_labels(release: Release, path: Path, column: str, draws: int, progress: Progress) -> float:
+    rows, labels = labelled_rows(read_file(path), release.schema, column)
+    found = release.anomaly_threshold_from(rows, labels, draws=draws, progress=progress)
+    say(
+        f"On the public labelled rows it catches {found.true_positives:.1%} of anomalies "
+        f"and flags {found.false_positives:.1%} of normal rows."
+    )
+    return found.threshold
+
+
+def labelled_rows(table: pa.Table, schema: Schema, column: str) -> tuple[pa.Table, Any]:
+    """The rows without the column of labels, unless the schema has it, and the labels."""
+    if column not in table.column_names:
+        raise TableError(f"column {column!r}: missing from the labelled rows; name the column of labels with --labels")
+    fault = f"column {column!r}: labels must be true or false, 1 or 0, yes or no, anomaly or normal"
+    texts = texts_of(table.column(column))
+    if texts is None:
+        raise TableError(fault)
+    words = pc.utf8_lower(texts)
+    if not pc.all(pc.fill_null(pc.is_in(words, pa.array([*_TRUE, *_FALSE], words.type)), False)).as_py():
+        raise TableError(fault)
+    flags = pc.is_in(words, pa.array(list(_TRUE), words.type))
+    rows = table if column in schema.columns else table.drop_columns([column])
+    return rows, np.asarray(flags.to_numpy(zero_copy_only=False), np.bool_)
