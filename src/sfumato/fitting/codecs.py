@@ -16,23 +16,30 @@ from sfumato.checks import between, whole
 from sfumato.encoding.layout import Layout
 from sfumato.fitting.histogram import Line, on_grid
 from sfumato.fitting.marginals import MarginalShare, buy_histograms
+from sfumato.fitting.roundness import buy_roundness, may_be_round
 from sfumato.models.codes.codec import Codec
 from sfumato.privacy import Curator
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaidBins:
-    """A share of the budget for fine histograms, and about how many codes a column of many values gets."""
+    """A share of the budget for fine histograms, and about how many codes a column of many values gets.
+
+    ``roundness`` is the part of the share that pays for how round numbers are, where a column has more values than
+    bins; 0 does not ask, and draws all values of a bin alike.
+    """
 
     share: float = 0.1
     rounds: int = 3
     bins: int = 128
     codes: int = 20
+    roundness: float = 0.1
 
     def __post_init__(self) -> None:
         between(1e-6, 0.9, share=self.share)
         whole(1, rounds=self.rounds)
         whole(2, bins=self.bins, codes=self.codes)
+        between(0, 0.9, roundness=self.roundness)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,25 +108,31 @@ def even_codec(layout: Layout, bins: int = 100) -> Codec:
 def buy_codec(curator: Curator, layout: Layout, settings: PaidBins) -> Coded:
     """A codec whose bins follow the mass of each column, and the shares of its codes.
 
-    Cost: the Gaussian sums of ``buy_histograms``, ``share`` of the budget in all.
+    Cost: the Gaussian sums of ``buy_histograms`` and that of ``buy_roundness``, ``share`` of the budget in all.
     """
-    asked = MarginalShare(share=settings.share, rounds=settings.rounds, bins=settings.bins)
+    places = _places(layout)
+    may = [value is not None and may_be_round(layout.features[value], settings.bins) for value, _ in places]
+    part = settings.roundness if any(may) else 0.0
+    asked = MarginalShare(share=settings.share * (1 - part), rounds=settings.rounds, bins=settings.bins)
     bought = buy_histograms(curator, layout, asked, marked=True)
     columns = []
-    for value, flag in _places(layout):
+    for value, flag in places:
         missing = 0.0 if flag is None else float(bought.lines[flag][1][1])
         if value is None:
             columns.append(_Column(np.array([0.0, 1.0]), np.zeros(1, int), np.ones(1), None, flag, missing))
             continue
         nominal, line = layout.features[value].nominal, bought.lines[value]
-        part = even_part(line, layout.features[value].size, settings.codes)
-        edges, shares = split(*line, layout.features[value].size, part)
+        even = even_part(line, layout.features[value].size, settings.codes)
+        edges, shares = split(*line, layout.features[value].size, even)
         least = _CLEAR * bought.noises[value] if len(shares) > _FEW else 0.0
         if len(shares) > settings.codes and not nominal:
-            least = max(least, part)
+            least = max(least, even)
         code_of = rare_joined(shares, least) if nominal else in_order(shares, least)
         columns.append(_Column(edges, code_of, shares, value, flag, missing, _floor(bought.noises[value])))
-    return Coded(codec=_codec(columns), shares=tuple(column.shares() for column in columns))
+    codec, held = _codec(columns), [column.bin_shares for column in columns]
+    if part > 0:
+        codec = buy_roundness(curator, layout, codec, held, may, settings.share * part)
+    return Coded(codec=codec, shares=tuple(column.shares() for column in columns))
 
 
 def even_part(line: Line, size: int | None, codes: int) -> float:

@@ -2,8 +2,9 @@
 
 The unit interval of a feature is cut into fine bins, and each bin belongs to a code: a level, a range of numbers, a
 value that many rows share, or all levels that are rare. A row's code says which; where inside, the shares of its
-bins say, and inside a bin all values are alike. Where a column is nullable, its last code is "missing". So a
-distribution over codes is a density on the unit cube, and its likelihood is exact: a cell never spans two bins.
+bins say, and inside a bin all values are alike, but for how round they are. Where a column is nullable, its last code
+is "missing". So a distribution over codes is a density on the unit cube, and its likelihood is exact: a cell never
+spans two bins.
 """
 
 from typing import Any
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from sfumato.models.codes.roundness import Roundness
 from sfumato.models.codes.tables import pick
 
 
@@ -22,7 +24,8 @@ class Codec(eqx.Module):
 
     Rows of the arrays are columns of the table; bins that a column does not use are empty ones at the upper end.
     ``values`` and ``flags`` say which feature of the unit cube holds a column's value and which one says that it is
-    missing; None where there is no such feature. ``sizes`` counts the code for missing.
+    missing; None where there is no such feature. ``sizes`` counts the code for missing. ``roundness`` says how much
+    more often round values of a bin occur than others; None where they do not.
 
     >>> codec = Codec.of_levels([2, 3])
     >>> codec.codes(jnp.array([0.5, 0.0]), jnp.array([0.5, 1 / 3])).tolist()
@@ -35,6 +38,7 @@ class Codec(eqx.Module):
     values: tuple[int | None, ...] = eqx.field(static=True)
     flags: tuple[int | None, ...] = eqx.field(static=True)
     sizes: tuple[int, ...] = eqx.field(static=True)
+    roundness: Roundness | None = None
 
     @classmethod
     def of_levels(cls, levels: list[int]) -> "Codec":
@@ -58,25 +62,29 @@ class Codec(eqx.Module):
 
     def codes(self, low: Float[Array, " feature"], width: Float[Array, " feature"]) -> Int[Array, " column"]:
         """The code of each column of a row, from its cells."""
-        present = jnp.take_along_axis(self.code_of, self._bins(low, width)[:, None], axis=1)[:, 0]
+        present = jnp.take_along_axis(self.code_of, self.bins_of(low, width)[:, None], axis=1)[:, 0]
         last = jnp.asarray(self.sizes, jnp.int32) - 1
-        return jnp.where(self._missing(low), last, jnp.clip(present.astype(jnp.int32), 0, last))
+        return jnp.where(self.missing(low), last, jnp.clip(present.astype(jnp.int32), 0, last))
 
     def log_inner(self, low: Float[Array, " feature"], width: Float[Array, " feature"]) -> Float[Array, ""]:
         """The log density on the unit cube of a row's cells, given its codes."""
-        bins = self._bins(low, width)[:, None]
+        bins = self.bins_of(low, width)[:, None]
         share = jnp.take_along_axis(self.inner, bins, axis=1)[:, 0]
         wide = jnp.take_along_axis(jnp.diff(self.edges, axis=1), bins, axis=1)[:, 0]
         inside = jnp.log(jnp.maximum(share, 1e-30)) - jnp.log(jnp.maximum(wide, 1e-30))
+        if self.roundness is not None:
+            inside += self.roundness.log_weight(self.ends(bins), self.of_values(low))
         halves = sum(flag is not None for flag in self.flags) * np.log(2.0)  # a flag is one half of its interval
-        return jnp.sum(jnp.where(self._missing(low), 0.0, inside)) + halves
+        return jnp.sum(jnp.where(self.missing(low), 0.0, inside)) + halves
 
     def draw(self, codes: Int[Array, " column"], key: Array) -> tuple[Int[Array, " column"], Float[Array, " column"]]:
         """A bin for each code, and a place in it from 0 to 1."""
         first, second = jax.random.split(key)
         mine = self.inner * (self.code_of == codes[:, None])
         bins = jax.vmap(pick)(mine, jax.random.uniform(first, codes.shape))
-        return bins, jax.random.uniform(second, codes.shape)
+        if self.roundness is None:
+            return bins, jax.random.uniform(second, codes.shape)
+        return bins, self.roundness.places(self.ends(bins[:, None]), jax.random.uniform(second, (2, *codes.shape)))
 
     def points(
         self, codes: np.ndarray, bins: np.ndarray, places: np.ndarray, levels: tuple[int | None, ...]
@@ -93,19 +101,31 @@ class Codec(eqx.Module):
 
     def describe(self) -> dict[str, Any]:
         """What is needed, besides the arrays, to rebuild it."""
+        round_ones = {} if self.roundness is None else {"roundness": self.roundness.describe()}
         return {
             "bins": int(self.inner.shape[1]),
             "values": list(self.values),
             "flags": list(self.flags),
             "sizes": list(self.sizes),
+            **round_ones,
         }
 
-    def _bins(self, low: Float[Array, " feature"], width: Float[Array, " feature"]) -> Int[Array, " column"]:
+    def bins_of(self, low: Float[Array, " feature"], width: Float[Array, " feature"]) -> Int[Array, " column"]:
+        """The bin of each column that a row's cell lies in."""
         # The middle of a cell is far from every edge, whatever was lost in rounding.
-        middle = jnp.stack([jnp.zeros(()) if at is None else low[at] + width[at] / 2 for at in self.values])
+        middle = self.of_values(low + width / 2)
         return jnp.sum(middle[:, None] >= self.edges[:, 1:-1], axis=1, dtype=jnp.int32)
 
-    def _missing(self, low: Float[Array, " feature"]) -> Bool[Array, " column"]:
+    def ends(self, bins: Int[Array, "column 1"]) -> Float[Array, "column 2"]:
+        """The lower and the upper edge of a bin of each column."""
+        return jnp.take_along_axis(self.edges, jnp.concatenate([bins, bins + 1], axis=1), axis=1)
+
+    def of_values(self, points: Float[Array, " feature"]) -> Float[Array, " column"]:
+        """The feature that holds each column's value; 0 where none does."""
+        return jnp.stack([jnp.zeros(()) if at is None else points[at] for at in self.values])
+
+    def missing(self, low: Float[Array, " feature"]) -> Bool[Array, " column"]:
+        """Which columns of a row have no value."""
         return jnp.stack([jnp.zeros((), bool) if at is None else low[at] >= 0.5 for at in self.flags])
 
 

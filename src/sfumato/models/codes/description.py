@@ -13,6 +13,7 @@ from sfumato.models.codes.chain import Chain, ChainShape
 from sfumato.models.codes.codec import Codec
 from sfumato.models.codes.coded import CodedModel
 from sfumato.models.codes.joint import CodeDistribution
+from sfumato.models.codes.roundness import GRAINS, MOST_LEVELS, MOST_VALUE, Roundness
 from sfumato.models.codes.tables import ConditionalTables
 from sfumato.models.codes.transformer import Transformer, TransformerShape
 
@@ -41,8 +42,21 @@ def _codec(fields: Mapping[str, Any], most: int) -> Codec:
     if 3 * bins * len(sizes) > most:
         raise ReleaseError("The model description claims other numbers than the file holds.")
     lines = lambda width: jnp.zeros((len(sizes), width), jnp.float32)
-    found: Codec = eqx.filter_eval_shape(lambda: Codec(lines(bins + 1), lines(bins), lines(bins), values, flags, sizes))
+    round_ones = lambda: _roundness(fields, len(sizes))
+    arrays = lambda: (lines(bins + 1), lines(bins), lines(bins))
+    found: Codec = eqx.filter_eval_shape(lambda: Codec(*arrays(), values, flags, sizes, round_ones()))
     return found
+
+
+def _roundness(fields: Mapping[str, Any], num_columns: int) -> Roundness | None:
+    if "roundness" not in fields:
+        return None
+    told = _object(fields, "roundness")
+    firsts = _whole_numbers(told, "firsts", least=-MOST_VALUE, most=MOST_VALUE)
+    levels = _whole_numbers(told, "levels", least=0, most=MOST_LEVELS)
+    if not len(firsts) == len(levels) == num_columns:
+        raise ReleaseError("The model description is damaged: roundness must have an entry for each column.")
+    return Roundness(jnp.zeros((num_columns, len(GRAINS)), jnp.float32), firsts, levels)
 
 
 def _joint(fields: Mapping[str, Any], most: int) -> CodeDistribution:

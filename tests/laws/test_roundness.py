@@ -1,0 +1,184 @@
+"""Laws of round numbers: bins are counted as a loop counts them, draws follow the weights, and a table keeps its look.
+
+Noise has a fixed key, so each test either always or never fails.
+"""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy.stats import chisquare
+
+from sfumato.encoding.features import decode_features, encode_features
+from sfumato.encoding.layout import layout_of
+from sfumato.errors import ReleaseError
+from sfumato.fitting.codecs import PaidBins, buy_codec
+from sfumato.fitting.roundness import weights_of
+from sfumato.models.codes.coded import CodedModel
+from sfumato.models.codes.roundness import GRAINS, MOST_LEVELS, Roundness
+from sfumato.models.codes.tables import ConditionalTables
+from sfumato.models.registry import skeleton
+from sfumato.privacy import Adjacency, Budget, Curator, Ledger, Randomness
+from sfumato.release.release import sample_points
+from sfumato.schema import Categorical, Continuous, Integer, Schema
+
+ROWS = 20_000
+SCHEMA = Schema(
+    columns={
+        "price": Integer(lower=75_000, upper=7_700_000),
+        "dose": Continuous(lower=-2.0, upper=20.0, decimals=2, nullable=True),
+        "weight": Integer(lower=0, upper=50_000),
+        "town": Categorical(levels=("a", "b", "c")),
+    },
+    rows=ROWS,
+)
+
+
+def grain_of(value):
+    return sum(value % grain == 0 for grain in GRAINS) - 1
+
+
+BINS = [(0, 1, 7), (-3, 250, 5_000), (-100_000, 200_001, 400_000), (12, 5_012, 6_000)]
+"""The first value of a bin, the value past its last one, and how many values its column has."""
+
+
+def one_bin(start, stop, levels, weights):
+    first = start - (levels - (stop - start))  # the bin stands at the upper end of its column
+    ends = jnp.asarray([[np.float32((start - first) / levels), np.float32((stop - first) / levels)]])
+    return Roundness(jnp.asarray([weights], jnp.float32), (first,), (levels,)), ends, first
+
+
+@pytest.mark.parametrize("bin_", BINS, ids=str)
+def test_values_of_a_bin_are_counted_weighed_and_drawn_as_a_loop_would(bin_):
+    """Draws by a chi-square test at 1e-6; weights in another order, the mutant, must fail it."""
+    start, stop, levels = bin_
+    random = np.random.default_rng(3)
+    weights = random.uniform(0.2, 2, len(GRAINS))
+    model, ends, first = one_bin(start, stop, levels, weights)
+    values = np.arange(start, stop)
+    grains = np.array([grain_of(int(value)) for value in values])
+    counts = np.bincount(grains, minlength=len(GRAINS))
+    assert np.array_equal(np.asarray(model.counts(ends))[0], counts)
+    mine = weights[grains]
+    points = jnp.asarray(np.float32((values - first) / levels))[:2_000]
+    found = jax.vmap(lambda point: model.log_weight(ends, point[None])[0])(points)
+    assert np.allclose(found, np.log(mine * len(values) / mine.sum())[:2_000], atol=1e-4)
+    uniform = jnp.asarray(random.random((5_000, 2, 1)), jnp.float32)
+    places = np.asarray(jax.vmap(lambda each: model.places(ends, each))(uniform), np.float64)[:, 0]
+    drawn = start + np.floor(places * (stop - start)).astype(int)
+    assert drawn.min() >= start and drawn.max() < stop
+    tally = np.bincount([grain_of(int(value)) for value in drawn], minlength=len(GRAINS))
+    often = counts * weights / (counts * weights).sum() * 5_000 >= 5
+    if often.sum() > 1:
+        law = lambda each: (counts * each)[often] / (counts * each)[often].sum() * tally[often].sum()
+        assert chisquare(tally[often], law(weights)).pvalue > 1e-6
+        assert chisquare(tally[often], law(weights[::-1])).pvalue < 1e-6
+
+
+def test_cells_of_the_longest_columns_are_told_apart_in_32_bits():
+    levels = MOST_LEVELS
+    model = Roundness(jnp.ones((1, len(GRAINS))), (0,), (levels,))
+    values = np.concatenate([np.arange(levels - 3_000, levels), np.random.default_rng(0).integers(0, levels, 3_000)])
+    grains = jax.vmap(model.grains)(jnp.asarray((values / levels)[:, None], jnp.float32))[:, 0]
+    assert np.array_equal(grains, [grain_of(int(value)) for value in values])
+
+
+@cache
+def table():
+    random = np.random.default_rng(4)
+    price = np.clip(np.exp(random.normal(13, 0.5, ROWS)), 80_000, 7_000_000)
+    price = np.where(random.random(ROWS) < 0.8, np.round(price, -3), np.round(price))
+    dose = np.round(np.where(random.random(ROWS) < 0.9, np.round(random.gamma(3, 2, ROWS) * 2) / 2, 1.23), 2)
+    return pa.table(
+        {
+            "price": price.astype(np.int64),
+            "dose": pa.array(np.clip(dose, -2, 20), mask=random.random(ROWS) < 0.3),
+            "weight": random.integers(0, 50_001, ROWS),
+            "town": random.choice(list("abc"), ROWS),
+        }
+    )
+
+
+@cache
+def bought(roundness=0.3):
+    cells = encode_features(table(), SCHEMA)
+    rows = {"low": cells.low.astype(np.float32), "width": cells.width.astype(np.float32)}
+    ledger = Ledger(Budget(epsilon=5.0, delta=1e-6), Adjacency())
+    curator = Curator(rows, ledger=ledger, randomness=Randomness.from_seed(3), public_size=ROWS)
+    coded = buy_codec(curator, layout_of(SCHEMA), PaidBins(share=0.9, roundness=roundness))
+    return CodedModel(coded.codec, ConditionalTables.independent(list(coded.shares))), ledger
+
+
+def share_of(rows, column, grain):
+    values = rows[column].dropna().to_numpy()
+    return np.mean(np.round(values * (100 if column == "dose" else 1)).astype(int) % grain == 0)
+
+
+def test_a_table_keeps_its_look():
+    """Shares of 20,000 rows, whose deviation is 0.004 at most; without the purchase prices are round once in 1,000."""
+    levels = tuple(feature.size for feature in layout_of(SCHEMA).features)
+    real = table().to_pandas()
+    rows, plain = (
+        decode_features(sample_points(bought(part)[0], jax.random.key(0), ROWS, levels), SCHEMA).to_pandas()
+        for part in (0.3, 0.0)
+    )
+    for column, grain in (("price", 1_000), ("weight", 10)):
+        assert abs(share_of(rows, column, grain) - share_of(real, column, grain)) < 0.03, column
+    assert share_of(plain, "price", 1_000) < 0.05 < share_of(real, "price", 1_000)
+    # Bins of doses are so narrow that many hold no round value, which takes some of it away.
+    assert share_of(plain, "dose", 50) < 0.55 < 0.7 < share_of(rows, "dose", 50) < share_of(real, "dose", 50) + 0.03
+
+
+def test_it_is_charged_once_and_only_where_a_schema_says_that_numbers_may_be_round():
+    purposes = [entry.purpose for entry in bought()[1].entries]
+    assert purposes == [*(f"one-way marginals, round {n} of 3" for n in (1, 2, 3)), "how round numbers are"]
+    assert len(bought(0.0)[1].entries) == 3
+
+
+def test_the_masses_of_all_values_add_up_to_one():
+    """Of one column, summed over its 50,001 values at the other columns' first cells, against a table of 2,201."""
+    model, _ = bought()
+    codec = model.codec
+    for value in ("dose", "weight"):
+        place = [feature.column == value and feature.role == "value" for feature in layout_of(SCHEMA).features].index(1)
+        size = layout_of(SCHEMA).features[place].size
+        column = codec.values.index(place)
+        low = np.zeros((size, codec.num_features), np.float32)
+        width = np.full((size, codec.num_features), 1e-7, np.float32)
+        low[:, place], width[:, place] = np.arange(size) / size, 1 / size
+
+        def inside(low, width, column=column):
+            bins = codec.bins_of(low, width)[:, None]
+            share = jnp.take_along_axis(codec.inner, bins, axis=1)[column, 0]
+            wide = jnp.diff(codec.ends(bins), axis=1)[column, 0]
+            weight = codec.roundness.log_weight(codec.ends(bins), codec.of_values(low))[column]
+            return codec.codes(low, width)[column], share / wide * jnp.exp(weight)
+
+        codes, density = jax.jit(jax.vmap(inside))(low, width)
+        mass = np.bincount(np.asarray(codes), np.asarray(density, np.float64) / size)
+        assert np.allclose(mass, 1, atol=2e-3), value
+
+
+def test_noise_alone_makes_nothing_round():
+    random = np.random.default_rng(1)
+    in_bins = np.array([[800, 100, 90, 10], [80, 10, 9, 1]])
+    shares = np.array([0.7, 0.3])
+    by_chance = 5_000 * np.array([0.8, 0.1, 0.09, 0.01])
+    believed = [np.any(weights_of(by_chance + random.normal(0, 30, 4), 30.0, shares, in_bins) != 1) for _ in range(200)]
+    assert np.mean(believed) < 0.06  # three deviations, four grains: 1.1 % are expected
+
+
+@pytest.mark.parametrize(
+    "forged", [{"firsts": [0]}, {"levels": [0, 0, 0, 2**30]}, {"firsts": [0, 0, 0, 2**40]}, {"levels": "all"}], ids=str
+)
+def test_forged_descriptions_are_refused(forged):
+    model, _ = bought()
+    fields = model.describe()
+    sizes = [leaf.size for leaf in jax.tree.leaves(model)]
+    assert skeleton(fields, sizes) is not None
+    fields["codec"]["roundness"].update(forged)
+    with pytest.raises(ReleaseError):
+        skeleton(fields, sizes)
