@@ -17,6 +17,7 @@ from sfumato.errors import (
     TableError,
 )
 from sfumato.evaluation import Evaluation, evaluate
+from sfumato.fitting.learning import Learning
 from sfumato.fitting.likelihood import Optimiser
 from sfumato.fitting.scaling import ScalingShare
 from sfumato.pipeline import fit, fit_without_privacy
@@ -38,6 +39,7 @@ __all__ = [
     "Evaluation",
     "HFlow",
     "Independent",
+    "Learning",
     "Maf",
     "Mst",
     "Optimiser",

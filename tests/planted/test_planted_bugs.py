@@ -31,6 +31,7 @@ from privacy import (
     test_factored,
     test_fine_clipping,
     test_ledger,
+    test_levels,
     test_noise,
     test_reserve,
     test_sampling,
@@ -344,6 +345,12 @@ def _charge_without_looking(patch: pytest.MonkeyPatch) -> None:
 def _reserve_without_end(patch: pytest.MonkeyPatch) -> None:
     pay = lambda self, event, purpose: self._entries.append(Entry(event=event, purpose=purpose, prepaid=True))
     patch.setattr(Ledger, "_pay", pay)
+
+
+def _exposures_forgotten(patch: pytest.MonkeyPatch) -> None:
+    real = accounting.without_exposures
+    patch.setattr(accounting, "without_exposures", lambda events, delta: (real(events, delta)[0], delta))
+    accounting.rdp_epsilon.cache_clear()
 
 
 def _half_sensitivity(patch: pytest.MonkeyPatch) -> None:
@@ -789,6 +796,18 @@ BUGS = (
         test_reserve.test_parts_chosen_from_answers_add_up_exactly,
     ),
     Bug(
+        "threshold of unlisted levels one row lower",
+        lambda patch: patch.setattr(
+            curator, "least_threshold", lambda *given: test_levels.levels.least_threshold(*given) - 1
+        ),
+        test_levels.test_rare_texts_come_out_as_often_as_the_tail_says,
+    ),
+    Bug(
+        "chance of an exposure not counted",
+        _exposures_forgotten,
+        test_levels.test_no_accountant_is_below_the_exact_epsilon,
+    ),
+    Bug(
         "seed in the certificate",
         _seed_in_the_certificate,
         test_ledger.test_a_seed_makes_epsilon_infinite_and_is_not_in_the_certificate,
@@ -811,6 +830,7 @@ def test_planted_bug_is_caught(bug, monkeypatch):
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         bug.caught_by(**given)
     accounting.pld_epsilon.cache_clear()
+    accounting.rdp_epsilon.cache_clear()
 
 
 def test_bugs_have_names_of_their_own():

@@ -15,6 +15,7 @@ from sfumato.privacy.accounting import headline
 from sfumato.privacy.certificate import Certificate, certify
 from sfumato.privacy.events import (
     ExponentialChoice,
+    Exposure,
     FixedSizeGaussian,
     GaussianSum,
     NonPrivate,
@@ -31,6 +32,7 @@ EVENTS = (
     PoissonGaussian(rate=0.1, noise_multiplier=1.5, steps=10, max_rows=2),
     FixedSizeGaussian(rows=100, batch=10, noise_multiplier=1.0, steps=3),
     ExponentialChoice(epsilon=0.5),
+    Exposure(delta=1e-7),
     NonPrivate(reason="test"),
 )
 

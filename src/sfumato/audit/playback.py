@@ -27,7 +27,7 @@ from sfumato.errors import ArgumentError
 from sfumato.privacy import Budget, Curator, PoissonSampling, Randomness, Relation, step
 from sfumato.privacy.clipping import GRID
 from sfumato.privacy.counting import cell_counts
-from sfumato.privacy.events import ExponentialChoice, GaussianSum
+from sfumato.privacy.events import ExponentialChoice, Exposure, GaussianSum
 from sfumato.privacy.factors import FactoredLoss
 from sfumato.privacy.queries import CountQuery, DistanceQuery
 from sfumato.progress import Progress, quiet
@@ -54,15 +54,15 @@ class Tape:
     """
 
     measure: bool = True
-    calls: list[tuple[str, np.ndarray, Any]] = field(default_factory=list)
+    calls: list[tuple[str, Any, Any]] = field(default_factory=list)
     programs: dict[str, Any] = field(default_factory=dict)
     place: int = 0
 
-    def put(self, asked: str, exact: np.ndarray, answer: Any) -> None:
+    def put(self, asked: str, exact: Any, answer: Any) -> None:
         """Write a call down."""
         self.calls.append((asked, exact, answer))
 
-    def take(self, asked: str) -> tuple[np.ndarray, Any]:
+    def take(self, asked: str) -> tuple[Any, Any]:
         """The next call, which must have been the same question."""
         if self.place >= len(self.calls):
             raise Violation("a door was asked more often than on the first table")
@@ -145,6 +145,12 @@ class _Doors(Curator):
             public = ([table.tolist() for table in query.expected], query.weights, query.penalties)
         return self._asked("choice", query.purpose, query.num_candidates, epsilon, *public)
 
+    def _asked_levels(self, given: Any) -> str:
+        return self._asked("levels", len(self._texts), given["share"], given["delta"], given["purpose"])
+
+    def _exact_texts(self) -> tuple[dict[str, int], ...]:
+        return tuple(texts.counts() for texts in self._texts if self._tape.measure)
+
     def _asked_descent(self, given: Any) -> str:
         return self._asked("descent", given["plan"], given["purpose"], self.size)
 
@@ -179,6 +185,11 @@ class Recorder(_Doors):
     def noisy_choice(self, query: Any, *, epsilon: float) -> int:
         answer = super().noisy_choice(query, epsilon=epsilon)
         self._tape.put(self._asked_choice(query, epsilon), self._exact(query), answer)
+        return answer
+
+    def noisy_levels(self, **given: Any) -> Any:
+        answer = super().noisy_levels(**given)
+        self._tape.put(self._asked_levels(given), self._exact_texts(), answer)
         return answer
 
     def _loop(self, build: Any, held: Any, params: Any, state: Any, **given: Any) -> Any:
@@ -216,6 +227,15 @@ class Player(_Doors):
         self._charge(ExponentialChoice(epsilon=epsilon), query.purpose)
         exact, answer = self._tape.take(self._asked_choice(query, epsilon))
         self._compare(np.max(np.abs(self._exact(query) - exact), initial=0.0), "a score")
+        return answer
+
+    def noisy_levels(self, **given: Any) -> Any:
+        self._charge(Exposure(delta=given["delta"]), given["purpose"])
+        self._charge(GaussianSum(noise_multiplier=self.noise_multiplier(given["share"])), given["purpose"])
+        before, answer = self._tape.take(self._asked_levels(given))
+        for old, new in zip(before, self._exact_texts(), strict=True):
+            moved = np.linalg.norm([old.get(text, 0) - new.get(text, 0) for text in old | new])
+            self._compare(GRID * moved, "the count of a text")
         return answer
 
     def _loop(self, build: Any, held: Any, params: Any, state: Any, **given: Any) -> Any:

@@ -3,8 +3,8 @@
 Levels are the texts that reach a threshold (``privacy/levels.py``). Bounds come from noisy counts on a public grid that
 covers all numbers (``encoding/unknown.py``): octaves whose counts stand out of the noise by ``_CLEAR`` deviations, as
 noise alone does in fewer than one of ten thousand columns; with octaves beside them that stand out by ``_BESIDE``; less
-the outer half of the outermost, and so on five times, where it does not stand out by ``_INSIDE``. So a bound is off by a
-32nd of its size at best. What lies past it are about as many rows as a count has noise; they are clamped, as past
+the outer half of the outermost, and so on five times, where it does not stand out by ``_INSIDE``. So a bound is off by
+a 32nd of its size at best. What lies past it are about as many rows as a count has noise; they are clamped, as past
 declared bounds. All after the two sums is post-processing.
 
 What is bought for depends on the schema and the settings alone: every learnt column keeps one feature that can vary, or

@@ -16,7 +16,8 @@ from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.randomness import Randomness
 
 ASSUMPTIONS = (
-    "The schema (columns, kinds, bounds, levels, declared size) is public and was not read from the rows.",
+    "The schema (columns, kinds, bounds, levels, declared size) is public and was not read from the rows, but for "
+    "levels and bounds that a charge paid for.",
     "The settings of the fit were fixed in advance, or chosen without these rows.",
     "The machine that ran the fit is trusted; time and memory it took are not protected.",
     "Every other fit or query on the same rows adds to the epsilon stated here.",
