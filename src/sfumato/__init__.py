@@ -24,7 +24,7 @@ from sfumato.pipeline import fit, fit_without_privacy
 from sfumato.privacy import Certificate
 from sfumato.release import Release, load
 from sfumato.schema import Schema, draft
-from sfumato.synthesizers import REGISTRY, Aim, Auto, Chain, HFlow, Independent, Maf, Mst, Tbart
+from sfumato.synthesizers import REGISTRY, Aim, Auto, Chain, HFlow, Independent, Maf, Mog, Mst, Tbart
 
 __version__ = version("sfumato")
 
@@ -41,6 +41,7 @@ __all__ = [
     "Independent",
     "Learning",
     "Maf",
+    "Mog",
     "Mst",
     "Optimiser",
     "Release",

@@ -18,13 +18,14 @@ TRIALS = [(name, i) for name in REGISTRY for i in range(len(REGISTRY[name].trial
 
 PAIRS = {("maf", 0): (79, 0), ("maf", 1): (53, 26), ("maf", 2): (53, 26), ("maf", 3): (22, 44)}
 PAIRS |= {("hflow", place): (27, 0) for place in range(4)}
-PAIRS |= {(name, place): (27, 0) for name in ("aim", "independent", "mst") for place in range(2)}
+PAIRS |= {(name, place): (27, 0) for name in ("aim", "independent", "mog", "mst") for place in range(2)}
 PAIRS |= {("auto", 0): (27, 0), ("chain", 0): (27, 0), ("chain", 1): (27, 0)}
 PAIRS |= {("tbart", place): (27, 0) for place in range(3)}
 """How many pairs of each trial must be played and skipped: a table that is skipped without need would show here."""
 
 TABLES = {("hflow", place): (table,) for place, table in enumerate(("mixed", "persons", "mixed", "counted"))}
 TABLES |= {("independent", 0): ("mixed",), ("independent", 1): ("persons",)}
+TABLES |= {("mog", 0): ("mixed",), ("mog", 1): ("persons",)}
 TABLES |= {("mst", 0): ("counted",), ("mst", 1): ("persons",), ("aim", 0): ("mixed",), ("aim", 1): ("counted",)}
 TABLES |= {("chain", 0): ("mixed",), ("chain", 1): ("persons",), ("auto", 0): ("persons",)}
 TABLES |= {("tbart", place): (table,) for place, table in enumerate(("mixed", "persons", "counted"))}

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 
 from sfumato.checks import between, whole
 from sfumato.models.cells import point_in_cell
+from sfumato.models.flows.bijection import Bijection
 from sfumato.privacy import Curator, FlatClip, SumQuery
 
 _WIDEST = 5.0  # features are normal quantiles cut at 4.75, so this window sees every row
@@ -37,29 +38,36 @@ class ScalingShare:
 
 
 def buy_scaling(
-    curator: Curator, num_features: int, settings: ScalingShare
+    curator: Curator,
+    num_features: int,
+    settings: ScalingShare,
+    *,
+    view: Bijection | None = None,
+    what: str = "location and scale",
 ) -> tuple[Float[np.ndarray, " f"], Float[np.ndarray, " f"]]:
-    """Noisy location and scale of every feature.
+    """Noisy location and scale of every feature, or of what a bijection of the features makes of them.
 
     Cost: ``rounds`` Gaussian sums of 1 + 2f bounded entries, ``share`` of the budget together.
     """
     middle, reach = np.zeros(num_features), np.full(num_features, _WIDEST)
     scale = np.ones(num_features)
     for round_number in range(1, settings.rounds + 1):
-        query = _window_query(middle, reach, f"location and scale, round {round_number} of {settings.rounds}")
+        query = _window_query(middle, reach, view, f"{what}, round {round_number} of {settings.rounds}")
         answer = curator.noisy_sum(query, share=settings.share / settings.rounds)
         middle, scale, reach = _zoom(answer, middle, reach)
     return middle, scale
 
 
-def _window_query(middle: np.ndarray, reach: np.ndarray, purpose: str) -> SumQuery:
+def _window_query(middle: np.ndarray, reach: np.ndarray, view: Bijection | None, purpose: str) -> SumQuery:
     centre, width = jnp.asarray(middle, jnp.float32), jnp.asarray(reach, jnp.float32)
 
     def look(row: dict[str, Array]) -> Array:
         # Even points of the cell, not one random point: the sum needs no dequantisation noise, but it must see how
         # far the points that training will draw lie apart, or columns of few levels get too small a scale.
         at = lambda share: point_in_cell(row["low"], row["width"], jnp.full_like(row["low"], share))
-        place = jnp.clip((jax.vmap(at)(_SHARES) - centre) / width, -1, 1)
+        points = jax.vmap(at)(_SHARES)
+        seen = points if view is None else jax.vmap(view.forward)(points)[0]
+        place = jnp.clip((seen - centre) / width, -1, 1)
         return jnp.concatenate([jnp.ones(1, jnp.float32), place.mean(axis=0), jnp.abs(place).mean(axis=0)])
 
     size = 1 + 2 * middle.size

@@ -15,6 +15,7 @@ from sfumato.models.flows.dequantiser import DequantiserShape
 from sfumato.models.flows.flow import MafShape, MaskedAutoregressiveFlow
 from sfumato.models.flows.marginal_map import MarginalMap
 from sfumato.models.flows.spline_flow import SplineFlow, SplineFlowShape
+from sfumato.models.mixture import GaussianMixture, mixture_skeleton
 
 
 def _maf(fields: Mapping[str, Any], tensor_sizes: Sequence[int]) -> Any:
@@ -26,10 +27,22 @@ def _maf(fields: Mapping[str, Any], tensor_sizes: Sequence[int]) -> Any:
     hidden = max(sizes["width"], sizes["num_features"] - 1)
     claimed = sizes["blocks"] * hidden * (sizes["num_features"] + (sizes["depth"] - 1) * hidden)
     num_tensors = 2 + sizes["blocks"] * (2 * (sizes["depth"] + 1) + 2 * act_norm)
+    components = _size(fields, "base_components") if "base_components" in fields else 0
+    if components:
+        claimed, num_tensors = claimed + components * sizes["num_features"] ** 2, num_tensors + 3
     if claimed > sum(tensor_sizes) or num_tensors != len(tensor_sizes):
         raise ReleaseError("The model description claims other numbers than the file holds.")
     shape = MafShape(**sizes, act_norm=act_norm)
-    return eqx.filter_eval_shape(lambda: MaskedAutoregressiveFlow.start(shape, key=_any_key()))
+
+    def start() -> MaskedAutoregressiveFlow:
+        flow = MaskedAutoregressiveFlow.start(shape, key=_any_key())
+        return flow.over(GaussianMixture.standard(shape.num_features, components)) if components else flow
+
+    return eqx.filter_eval_shape(start)
+
+
+def _mixture(fields: Mapping[str, Any], tensor_sizes: Sequence[int]) -> Any:
+    return mixture_skeleton({name: _size(fields, name) for name in ("num_features", "components")}, tensor_sizes)
 
 
 def _spline_flow(fields: Mapping[str, Any], tensor_sizes: Sequence[int]) -> Any:
@@ -85,6 +98,7 @@ _KINDS: dict[str, Callable[[Mapping[str, Any], Sequence[int]], Any]] = {
     "masked_autoregressive_flow": _maf,
     "spline_flow": _spline_flow,
     "coded": coded_skeleton,
+    "gaussian_mixture": _mixture,
 }
 
 

@@ -7,12 +7,13 @@ from sfumato.synthesizers.chain import Chain
 from sfumato.synthesizers.hflow import HFlow
 from sfumato.synthesizers.independent import Independent
 from sfumato.synthesizers.maf import Maf
+from sfumato.synthesizers.mog import Mog
 from sfumato.synthesizers.mst import Mst
 from sfumato.synthesizers.synthesizer import Synthesizer
 from sfumato.synthesizers.tbart import Tbart
 
 REGISTRY: dict[str, type[Synthesizer]] = {
-    method.name: method for method in (Aim, Auto, Chain, HFlow, Independent, Maf, Mst, Tbart)
+    method.name: method for method in (Aim, Auto, Chain, HFlow, Independent, Maf, Mog, Mst, Tbart)
 }
 """Every method by its name. A new method is one file and one entry here."""
 
@@ -32,6 +33,7 @@ __all__ = [
     "HFlow",
     "Independent",
     "Maf",
+    "Mog",
     "Mst",
     "Synthesizer",
     "Tbart",

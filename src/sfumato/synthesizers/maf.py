@@ -6,11 +6,13 @@ from typing import Any, ClassVar, Literal, Self
 import equinox as eqx
 import jax
 
-from sfumato.checks import positive, whole
+from sfumato.checks import instance, positive, whole
 from sfumato.encoding.layout import Layout
 from sfumato.errors import ArgumentError
+from sfumato.fitting.activation_start import ActivationStart, with_activations
 from sfumato.fitting.batches import expected_batch, sampling_rate
 from sfumato.fitting.likelihood import Optimiser, fit_likelihood
+from sfumato.fitting.priors import MixturePrior, PublicMixture, with_prior
 from sfumato.fitting.scaling import ScalingShare, buy_scaling
 from sfumato.models.flows.flow import MafShape, MaskedAutoregressiveFlow
 from sfumato.privacy import Curator, FixedSizeSampling, FlatClip, PoissonSampling, Relation, SgdPlan
@@ -24,6 +26,8 @@ class Maf:
     Cost: three Gaussian sums for locations and scales (``scaling``, 4 % of the budget; None buys none and leaves
     the features as they are), the rest on noisy gradients. ``batch`` is the expected batch; by default a sixth
     of the declared table, at most 4,096 rows (a sixth of the rows where no size is declared).
+    ``prior`` is the base: the standard normal (None), a mixture bought with a share of the budget, or a public one.
+    ``activations`` buys the start of activation normalisation (DP-NF-INIT); None starts it at the identity for free.
     Reference: Waites and Cummings 2021, "Differentially Private Normalizing Flows for Privacy-Preserving Density
     Estimation".
 
@@ -40,6 +44,8 @@ class Maf:
     width: int = 64
     depth: int = 2
     act_norm: bool = False
+    activations: ActivationStart | None = None
+    prior: MixturePrior | PublicMixture | None = None
     batch: int | None = None
     steps: int = 1_000
     clip: float = 50.0
@@ -54,6 +60,18 @@ class Maf:
             whole(1, batch=self.batch)
         if self.sampling not in ("poisson", "fixed-size"):
             raise ArgumentError(f"Expected sampling={self.sampling!r} to be 'poisson' or 'fixed-size'.")
+        self._check_parts()
+
+    def _check_parts(self) -> None:
+        if self.prior is not None and not isinstance(self.prior, PublicMixture):
+            instance(MixturePrior, prior=self.prior)
+        if self.activations is not None:
+            instance(ActivationStart, activations=self.activations)
+            if not self.act_norm:
+                raise ArgumentError("A start of activation normalisation needs act_norm=True.")
+        bought = (self.scaling, self.activations, self.prior)
+        if sum(getattr(part, "share", 0.0) for part in bought) > 0.95:
+            raise ArgumentError("Scaling, activations and prior may spend 95 % of the budget at most.")
 
     @property
     def relation(self) -> Relation:
@@ -64,12 +82,12 @@ class Maf:
 
     @classmethod
     def trials(cls) -> tuple[Self, ...]:
-        """With and without bought scales, ActNorm, a declared batch, either way of sampling."""
+        """With and without bought scales, ActNorm and its start, a bought prior, a declared batch, either sampling."""
         tiny = cls(steps=2, blocks=1, width=4)
         return (
             tiny,
-            replace(tiny, blocks=2, width=8, batch=20),
-            replace(tiny, batch=20, scaling=None, act_norm=True),
+            replace(tiny, blocks=2, width=8, batch=20, prior=MixturePrior(components=2, rounds=1)),
+            replace(tiny, batch=20, scaling=None, act_norm=True, activations=ActivationStart()),
             replace(tiny, batch=20, sampling="fixed-size"),
         )
 
@@ -90,9 +108,20 @@ class Maf:
         flow = MaskedAutoregressiveFlow.start(shape, key=curator.start_key())
         if self.scaling is not None:
             flow = flow.rescaled(*buy_scaling(curator, shape.num_features, self.scaling))
+        if self.activations is not None:
+            flow = with_activations(flow, self.activations, curator)
+        if self.prior is not None:
+            discrete = any(feature.size is not None for feature in layout.features)
+            key = jax.random.fold_in(curator.start_key(), 1)
+            flow = with_prior(flow, self.prior, curator, discrete=discrete, key=key)
+        fixed = lambda model: (model.scaling, model.base)
         trainable = eqx.tree_at(
-            lambda model: model.scaling, jax.tree.map(lambda _: True, flow), jax.tree.map(lambda _: False, flow.scaling)
+            fixed, jax.tree.map(lambda _: True, flow), jax.tree.map(lambda _: False, fixed(flow)), is_leaf=_is_none
         )
         return fit_likelihood(
             flow, trainable, curator, plan=plan, optimiser=self.optimiser, purpose="gradients of the likelihood"
         )
+
+
+def _is_none(value: Any) -> bool:
+    return value is None

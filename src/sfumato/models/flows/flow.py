@@ -13,6 +13,7 @@ from sfumato.checks import whole
 from sfumato.models.flows.autoregressive import AffineMap, Autoregressive
 from sfumato.models.flows.bijection import ActNorm, Affine, Bijection, Chain, Reverse
 from sfumato.models.flows.made import Made
+from sfumato.models.mixture import GaussianMixture
 
 
 class MafShape(eqx.Module):
@@ -28,13 +29,15 @@ class MafShape(eqx.Module):
 class MaskedAutoregressiveFlow(eqx.Module):
     """Blocks of (masked affine autoregression, reversal, optional activation normalisation), Gaussian base.
 
-    ``scaling`` is a fixed shift and scale in front, which is not trained.
+    ``scaling`` is a fixed shift and scale in front, which is not trained. ``base`` is a mixture in place of the
+    standard normal, which is not trained either.
     Reference: Papamakarios, Pavlakou, Murray 2017; Waites and Cummings 2021 (DP-NF), section 4.1.
     """
 
     scaling: Affine
     blocks: Chain
     shape: MafShape = eqx.field(static=True)
+    base: GaussianMixture | None = None
 
     @classmethod
     def start(cls, shape: MafShape, *, key: Array) -> "MaskedAutoregressiveFlow":
@@ -52,15 +55,27 @@ class MaskedAutoregressiveFlow(eqx.Module):
     def rescaled(self, location: np.ndarray, scale: np.ndarray) -> "MaskedAutoregressiveFlow":
         """The same flow behind a fixed shift and scale of each feature."""
         scaling = Affine(jnp.asarray(location, jnp.float32), jnp.asarray(scale, jnp.float32))
-        return MaskedAutoregressiveFlow(scaling, self.blocks, self.shape)
+        return MaskedAutoregressiveFlow(scaling, self.blocks, self.shape, self.base)
+
+    def over(self, base: GaussianMixture) -> "MaskedAutoregressiveFlow":
+        """The same flow over a mixture in place of its base."""
+        return MaskedAutoregressiveFlow(self.scaling, self.blocks, self.shape, base)
+
+    def to_base(self) -> Chain:
+        """All of the way from features to where the base lives."""
+        return Chain((self.scaling, *self.blocks.parts))
 
     def log_prob(self, features: Float[Array, " d"]) -> Float[Array, ""]:
         standard, log_det = self.scaling.forward(features)
         base, block_log_det = self.blocks.forward(standard)
-        return jnp.sum(norm.logpdf(base)) + log_det + block_log_det
+        log_base = jnp.sum(norm.logpdf(base)) if self.base is None else self.base.log_prob(base)
+        return log_base + log_det + block_log_det
 
     def sample(self, key: Array) -> Float[Array, " d"]:
-        base = jax.random.normal(key, (self.shape.num_features,), jnp.float32)
+        if self.base is None:
+            base = jax.random.normal(key, (self.shape.num_features,), jnp.float32)
+        else:
+            base = self.base.sample(key)
         return self.scaling.inverse(self.blocks.inverse(base))
 
     def describe(self) -> dict[str, Any]:
@@ -72,4 +87,5 @@ class MaskedAutoregressiveFlow(eqx.Module):
             "width": shape.width,
             "depth": shape.depth,
             "act_norm": shape.act_norm,
+            **({} if self.base is None else {"base_components": self.base.components}),
         }
