@@ -16,14 +16,12 @@ from sfumato.synthesizers import REGISTRY, Maf
 
 TRIALS = [(name, i) for name in REGISTRY for i in range(len(REGISTRY[name].trials()))]
 
-PAIRS = {("maf", 0): (79, 0), ("maf", 1): (53, 26), ("maf", 2): (53, 26), ("maf", 3): (22, 44)}
-PAIRS |= {("hflow", place): (27, 0) for place in range(4)}
-PAIRS |= {(name, place): (27, 0) for name in ("aim", "independent", "mog", "mst") for place in range(2)}
-PAIRS |= {("auto", 0): (27, 0), ("chain", 0): (27, 0), ("chain", 1): (27, 0)}
-PAIRS |= {("tbart", place): (27, 0) for place in range(3)}
+FIRST, LATER = (27, 0), (14, 0)
+PAIRS = {trial: LATER if trial[1] else FIRST for trial in TRIALS} | {("maf", 3): (11, 0)}
 """How many pairs of each trial must be played and skipped: a table that is skipped without need would show here."""
 
-TABLES = {("hflow", place): (table,) for place, table in enumerate(("mixed", "persons", "mixed", "counted"))}
+TABLES = {("maf", place): (table,) for place, table in enumerate(("counted", "persons", "mixed", "mixed"))}
+TABLES |= {("hflow", place): (table,) for place, table in enumerate(("mixed", "persons", "mixed", "counted"))}
 TABLES |= {("independent", 0): ("mixed",), ("independent", 1): ("persons",)}
 TABLES |= {("mog", 0): ("mixed",), ("mog", 1): ("persons",)}
 TABLES |= {("mst", 0): ("counted",), ("mst", 1): ("persons",), ("aim", 0): ("mixed",), ("aim", 1): ("counted",)}
@@ -34,8 +32,9 @@ TABLES |= {("tbart", place): (table,) for place, table in enumerate(("mixed", "p
 
 @pytest.mark.parametrize("trial", TRIALS, ids=str)
 def test_frozen_doors_give_an_equal_release(trial):
-    """At least 100 pairs over the trials of each method, none of which may differ; no table is skipped by surprise."""
-    result = play(REGISTRY[trial[0]].trials()[trial[1]], tables=TABLES.get(trial, tuple(SCHEMAS)))
+    """No pair may differ, no table is skipped by surprise; trials after the first make up their table but once."""
+    name, place = trial
+    result = play(REGISTRY[name].trials()[place], tables=TABLES.get(trial, tuple(SCHEMAS)), turns=1 if place else 2)
     assert result.violations == ()
     assert (result.pairs, result.skipped) == PAIRS[trial]
 
@@ -45,9 +44,9 @@ def test_there_are_a_hundred_pairs():
 
 
 def test_random_neighbours_give_an_equal_release():
-    changes = random_neighbours(Relation.ADD_OR_REMOVE_ONE, 40, np.random.default_rng(5))
+    changes = random_neighbours(Relation.ADD_OR_REMOVE_ONE, 20, np.random.default_rng(5))
     result = play(Maf.trials()[0], tables=["mixed"], changes=changes)
-    assert (result.pairs, result.violations) == (80, ())
+    assert (result.pairs, result.violations) == (40, ())
 
 
 def test_rows_of_persons_are_apart_and_the_cap_cuts_a_joined_person():

@@ -289,11 +289,12 @@ def play(
     tables: Sequence[str] = tuple(SCHEMAS),
     changes: Sequence[Neighbour] | None = None,
     seed: int = 0,
+    turns: int = 2,
     progress: Progress = quiet,
 ) -> PlayResult:
     """Record a fit of the method on each trial table, replay it on every neighbour, compare releases byte by byte.
 
-    Each table is made up twice, from ``seed`` and from the next one; sums are measured on the first.
+    Each table is made up in so many ``turns``, from ``seed`` and from the next ones; sums are measured on the first.
 
     Guarantees: nothing is asserted away, so it works under ``python -O`` as well; a fit that fails on a neighbour only
     is a violation like any other, and so is a method of which no pair could be played.
@@ -303,7 +304,7 @@ def play(
     result = PlayResult()
     for number, table in enumerate(tables):
         progress("record-play", number, len(tables))
-        for turn in (0, 1):
+        for turn in range(turns):
             result += _play_table(method, table, usual, Tape(measure=turn == 0), seed + turn)
         # Other starts need a recording each, and one table shows what there is to see.
         for change in changes if number == 0 else ():
