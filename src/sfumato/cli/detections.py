@@ -11,9 +11,10 @@ import typer
 import sfumato
 from sfumato.checks import between
 from sfumato.cli.app import app
-from sfumato.cli.console import say, watched
-from sfumato.cli.options import Data, Force, Json, Model, Output
+from sfumato.cli.console import facts, print_json, print_rich, say, setting_text, watched
+from sfumato.cli.options import Data, Force, Json, Model, Output, SchemaFile
 from sfumato.cli.outputs import check_table_output, put_table
+from sfumato.cli.schemas import warn_of_draft
 from sfumato.encoding.texts import texts_of
 from sfumato.errors import ArgumentError, TableError
 from sfumato.progress import Progress
@@ -91,3 +92,94 @@ def labelled_rows(table: pa.Table, schema: Schema, column: str) -> tuple[pa.Tabl
     flags = pc.is_in(words, pa.array(list(_TRUE), words.type))
     rows = table if column in schema.columns else table.drop_columns([column])
     return rows, np.asarray(flags.to_numpy(zero_copy_only=False), np.bool_)
+
+
+@app.command("build-detector")
+def build_detector(
+    data: Data,
+    *,
+    schema: SchemaFile,
+    epsilon: Annotated[float, typer.Option("--epsilon", help="The budget of all answers together.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="A new folder, for its owner alone.")],
+    delta: Annotated[float | None, typer.Option("--delta", help="Default: from the declared rows.")] = None,
+    charges: Annotated[
+        int, typer.Option("--charges", help="Into how many the budget is cut: questions, or anomalies found.")
+    ] = 1_000,
+    way: Annotated[
+        str, typer.Option("--way", help="vote: every question is charged; sparse: every anomaly that is found.")
+    ] = "vote",
+    members: Annotated[int, typer.Option("--members", help="Members that vote, each on its own part.")] = 100,
+    kind: Annotated[str, typer.Option("--kind", help="What members are: mixture or flow.")] = "mixture",
+    components: Annotated[int, typer.Option("--components", help="Of each mixture.")] = 8,
+    share: Annotated[float, typer.Option("--share", help="Of its own rows that a member calls anomalies.")] = 0.01,
+    threshold: Annotated[
+        float | None, typer.Option("--threshold", help="A public score above which rows are anomalies.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Train members on disjoint parts of a table: a detector whose noisy answers are private (DP-AD).
+
+    Members are trained without privacy: the folder is as private as the rows and is never a release. Only answers of
+    'sfumato ask-detector' may leave, all of them together within the budget.
+    """
+    from sfumato.detection import Detector, FlowMembers, MixtureMembers
+
+    if kind not in ("mixture", "flow"):
+        raise ArgumentError(f"Expected kind={kind!r} to be 'mixture' or 'flow'.")
+    if way not in ("vote", "sparse"):
+        raise ArgumentError(f"Expected way={way!r} to be 'vote' or 'sparse'.")
+    declared = Schema.load(schema)
+    warn_of_draft(schema)
+    given: dict[str, Any] = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "charges": charges,
+        "way": way,
+        "members": members,
+        "training": MixtureMembers(components=components) if kind == "mixture" else FlowMembers(),
+        "share": share,
+        "threshold": threshold,
+    }
+    with watched("reading", total_is_public=True) as progress:
+        detector = Detector.fit(data, declared, output, **given, progress=progress)
+    _tell(detector, output, json=json)
+    say(f"Written to {output}. It holds private members: never pass it on, copy it or restore it from a backup.")
+
+
+@app.command("ask-detector")
+def ask_detector(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="As 'sfumato build-detector' wrote it.")],
+    data: Annotated[Path | None, typer.Argument(metavar="ROWS", help="Rows to ask about; default: none.")] = None,
+    *,
+    output: Output = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Ask a detector about rows: column anomaly, empty where nothing was left. Without rows, say what is left.
+
+    The charge is on the disk before an answer is given. The rows that are asked about are not protected.
+    """
+    from sfumato.detection import Detector
+
+    check_table_output(output, force=force)
+    detector = Detector.load(folder)
+    if data is None:
+        _tell(detector, folder, json=json)
+        return
+    rows = read_file(data)
+    answers = detector.ask(rows)
+    if answers.refused:
+        say("The budget is spent: the last rows got no answer.")
+    say(f"Charges left: {answers.left:,}.")
+    table = pa.table({"anomaly": pa.array(answers.flags, pa.bool_())})
+    fields = {"left": answers.left, "refused": answers.refused}
+    put_table(table, output, json=json, escape_formulas=True, fields=fields)
+
+
+def _tell(detector: Any, folder: Path, *, json: bool) -> None:
+    found = detector.facts()
+    if json:
+        print_json({"detector": str(folder), **found})
+    else:
+        words = {name.replace("_", " "): setting_text(value) for name, value in found.items()}
+        print_rich(facts("Detector", words))
