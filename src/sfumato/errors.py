@@ -32,7 +32,7 @@ class TableError(SfumatoError, ValueError):
 
 
 class BudgetError(SfumatoError):
-    """A charge that the privacy budget does not cover; raised before any noise is drawn."""
+    """A budget too small: for a charge, refused before any noise is drawn; or, once it is spent, to learn a column."""
 
 
 class ReleaseError(SfumatoError, ValueError):

@@ -58,7 +58,7 @@ def fit(folder, *more):
 def test_what_was_learnt_is_released_and_nothing_of_a_single_row(folder, capfd):
     model, synthetic = str(folder / "model.safetensors"), str(folder / "synthetic.csv")
     assert main(["check", str(folder / "data.csv"), "--schema", str(folder / "schema.toml")]) == 0
-    assert fit(folder) == 0
+    assert fit(folder, "--learn-share", "0.2") == 0
     assert main(["show", model]) == 0
     assert main(["show", model, "--json"]) == 0
     assert main(["sample", model, "-n", "500", "-o", synthetic]) == 0
@@ -73,7 +73,8 @@ def test_what_was_learnt_is_released_and_nothing_of_a_single_row(folder, capfd):
         "gaussian_sum",
     ]
     assert shown["certificate"]["status"] == "for release"
-    assert shown["certificate"]["public"]["learnt"] == ["town", "income"]
+    public = shown["certificate"]["public"]
+    assert (public["learnt"], public["learning"]["share"]) == (["town", "income"], 0.2)
     release = sf.load(model)
     assert release.schema.columns["income"].upper < 61_803
     places = {"output": told.encode()}

@@ -44,6 +44,9 @@ def fit(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the method; repeatable.")
     ] = None,
+    learn_share: Annotated[
+        float, typer.Option("--learn-share", help="The share of the budget for columns with learn = true, together.")
+    ] = sfumato.Learning().share,
     seed: Annotated[
         int | None, typer.Option("--seed", help="For tests only: the release will be marked 'not for release'.")
     ] = None,
@@ -53,11 +56,13 @@ def fit(
     """Fit a differentially private model of a table and write it as a release."""
     check_output(output, force=force, suffixes=(".safetensors",))
     declared, config = Schema.load(schema), configured(method, settings or [])
+    learning = sfumato.Learning(share=learn_share)
     warn_of_draft(schema)
     if seed is not None:
         say("WARNING: --seed makes the noise repeatable, so nobody is protected: this release is not for release.")
     with watched("reading, accounting and compiling", total_is_public=True) as progress:
-        release = sfumato.fit(data, declared, method=config, epsilon=epsilon, delta=delta, seed=seed, progress=progress)
+        given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "seed": seed, "progress": progress}
+        release = sfumato.fit(data, declared, method=config, learning=learning, **given)
     release.save(output)
     if json:
         print_json({"model": str(output), "certificate": release.certificate.to_dict()})
