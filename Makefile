@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install browser demo test lint bench-speed bench-opacus bench-density bench-hflow bench-hflow-figures bench-tbart audit report-adult results clean
+.PHONY: install browser demo test lint bench-speed bench-opacus bench-density bench-mixtures bench-hflow bench-hflow-figures bench-tbart audit report-adult results clean
 
 install: $(STAMP)
 
@@ -51,6 +51,10 @@ bench-opacus: install $(TORCH)/.installed
 bench-density: install
 	$(BIN)/python -m benchmarks.density
 	$(BIN)/python -m benchmarks.density --method hflow --tasks lifesci --epsilons 0.5 1 4
+
+# What benchmarks/results/mixtures.json holds already is not fitted again; hours on two cores.
+bench-mixtures: install
+	$(BIN)/python -m benchmarks.mixtures
 
 # Hours on two cores; the phase `fit` can run elsewhere (benchmarks/README.md). What is there already is not done again.
 bench-hflow: install

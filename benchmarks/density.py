@@ -96,6 +96,11 @@ class Job:
 
 def do(job: Job, folder: Path, method: Any) -> dict[str, Any]:
     """One split: fit on nine tenths through the doors, mean log-likelihood of the rest."""
+    return scored(job, folder, method, TASKS[job.task].delta)
+
+
+def scored(job: Job, folder: Path, method: Any, delta: float) -> dict[str, Any]:
+    """The same at a delta that is given."""
     data = load(job.task, folder)
     order = np.random.default_rng(1_000 + job.split).permutation(len(data.rows))
     cut = int(0.9 * len(order))
@@ -104,7 +109,7 @@ def do(job: Job, folder: Path, method: Any) -> dict[str, Any]:
     column = Continuous(lower=data.lower, upper=data.upper)
     schema = Schema(columns={f"x{i}": column for i in range(low.shape[1])}, rows=round(cut, -3))
     packed = Packed(schema=schema, low=train, width=np.zeros_like(train))
-    model, facts = fit(packed, method, epsilon=job.epsilon, delta=TASKS[job.task].delta)
+    model, facts = fit(packed, method, epsilon=job.epsilon, delta=delta)
     scores = log_densities(model, test)
     mean = float(scores.mean()) - low.shape[1] * float(np.log(data.upper - data.lower))
     return {

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks.mixtures_results import mixtures
 from benchmarks.tbart_results import tbart
 
 FOLDER = Path("benchmarks/results")
@@ -316,7 +317,7 @@ def figure_row(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    sections = (density, tbart, hflow_tables, hflow_figures, speed, audit, report)
+    sections = (density, mixtures, tbart, hflow_tables, hflow_figures, speed, audit, report)
     TARGET.write_text("\n".join([HEAD, *(line for section in sections for line in section())]).rstrip() + "\n")
 
 
