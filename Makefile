@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install browser demo test lint bench-speed bench-opacus bench-density bench-mixtures bench-hflow bench-hflow-figures bench-tbart audit report-adult results clean
+.PHONY: install browser demo test lint bench-speed bench-opacus bench-density bench-mixtures bench-hflow bench-hflow-figures bench-tbart bench-accountants bench-detection audit report-adult results clean
 
 install: $(STAMP)
 
@@ -72,6 +72,20 @@ bench-hflow-figures: install
 bench-tbart: install
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"
 	$(BIN)/python -m benchmarks.tbart all private-tbart/tables private-tbart/out
+	$(BIN)/python -m benchmarks.results
+
+bench-accountants: install
+	$(BIN)/python -m pip install --quiet --editable ".[bench]"
+	$(BIN)/python -m benchmarks.accountants
+	$(BIN)/python -m benchmarks.results
+
+# Half an hour on two cores; Life Science is needed for the first.
+bench-detection: install
+	$(BIN)/python -m pip install --quiet --editable ".[bench]"
+	$(BIN)/python -m benchmarks.detection figure5
+	$(BIN)/python -m benchmarks.detection figure8
+	$(BIN)/python -m benchmarks.detection pictures
+	$(BIN)/python -m benchmarks.detection_kills -o benchmarks/results/detection_kills.json
 	$(BIN)/python -m benchmarks.results
 
 audit: install

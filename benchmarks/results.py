@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks.detection_results import accountants, detection
 from benchmarks.mixtures_results import mixtures
 from benchmarks.tbart_results import tbart
 
@@ -317,7 +318,7 @@ def figure_row(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    sections = (density, mixtures, tbart, hflow_tables, hflow_figures, speed, audit, report)
+    sections = (density, mixtures, tbart, hflow_tables, hflow_figures, accountants, detection, speed, audit, report)
     TARGET.write_text("\n".join([HEAD, *(line for section in sections for line in section())]).rstrip() + "\n")
 
 
