@@ -83,7 +83,7 @@ def do(planned: tuple[str, Job], folder: Path) -> dict[str, Any]:
 
 
 def plan(given: argparse.Namespace, done: list[dict[str, Any]]) -> list[tuple[str, Job]]:
-    """What is still to be fitted; equal budgets one after another, so that they are accounted once."""
+    """What is still to be fitted: kinds as given, and in each equal budgets together, which are accounted once."""
     there = {(run["method"], run["task"], run["split"], run["epsilon"]) for run in done}
     jobs = [
         (label, Job(task=task, split=split, epsilon=epsilon))
@@ -94,6 +94,10 @@ def plan(given: argparse.Namespace, done: list[dict[str, Any]]) -> list[tuple[st
         for epsilon in (given.epsilons or PAPER[task].published)
         for split in range(given.splits)
     ]
+    deltas = [task.delta for task in PAPER.values()]
+    jobs.sort(
+        key=lambda one: (given.methods.index(kind_of(one[0])), deltas.index(PAPER[one[1].task].delta), one[1].epsilon)
+    )
     return [(label, job) for label, job in jobs if (label, job.task, job.split, job.epsilon) not in there]
 
 
