@@ -25,7 +25,7 @@ import pyarrow as pa
 from benchmarks.datasets import data_folder, load
 from benchmarks.machine import describe_machine
 from sfumato.detection import FlowMembers, MixtureMembers
-from sfumato.detection.ensemble import scores_of, train
+from sfumato.detection.ensemble import train
 from sfumato.pipeline import fit, fit_without_privacy
 from sfumato.release.anomalies import roc_area, roc_curve
 from sfumato.schema import Continuous, Schema
@@ -155,7 +155,7 @@ def figure_8(given: argparse.Namespace) -> None:
             share = {"members": given.members, "share": 0.01, "threshold": None}
             ensemble = train(table_of(data.rows), schema, training, **share)
             both = [
-                np.stack([scores_of(member, rows, schema) for member in ensemble.members]) for rows in (tuned, asked)
+                np.stack([ensemble.scores(place, rows) for place in range(given.members)]) for rows in (tuned, asked)
             ]
             limits = np.quantile(both[0], np.linspace(0.02, 0.98, 97))
             best = max(limits, key=lambda limit, both=both: accuracy(both[0], tuned_labels, limit, 100.0))

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 
 from sfumato.detection.flows import FlowMembers
 from sfumato.detection.mixtures import Mixture, MixtureMembers
-from sfumato.encoding.features import encode_features
+from sfumato.encoding.features import Cells, encode_features
 from sfumato.encoding.texts import unit_codes
 from sfumato.privacy.parts import parts_of_units
 from sfumato.progress import Progress, quiet
@@ -34,12 +34,15 @@ class Ensemble:
         Guarantees: a vote depends on one member and the row, so a unit of the private table moves a count by at most 1.
         A score that is no number counts as an anomaly.
         """
-        votes = [~(self.scores(place, rows) <= limit) for place, limit in enumerate(self.thresholds)]
-        return np.stack(votes).sum(axis=0, dtype=np.int64)
+        cells = encode_features(rows, self.schema)  # once, for all members
+        votes = np.zeros(rows.num_rows, np.int64)
+        for member, limit in zip(self.members, self.thresholds, strict=True):
+            votes += ~(scores_of(member, rows, cells) <= limit)
+        return votes
 
     def scores(self, place: int, rows: pa.Table) -> Float[np.ndarray, " row"]:
-        """Minus the log-likelihood of rows by one member."""
-        return scores_of(self.members[place], rows, self.schema)
+        """Minus the log-likelihood of rows by one member. PRIVATE."""
+        return scores_of(self.members[place], rows, encode_features(rows, self.schema))
 
 
 def train(
@@ -72,11 +75,10 @@ def train(
     return Ensemble(schema=schema, members=tuple(trained), thresholds=limits)
 
 
-def scores_of(member: Mixture | Release, rows: pa.Table, schema: Schema) -> Float[np.ndarray, " row"]:
+def scores_of(member: Mixture | Release, rows: pa.Table, cells: Cells) -> Float[np.ndarray, " row"]:
     """Minus the log-likelihood of rows: of a mixture at the middle of each cell, of a flow as its release has it."""
     if isinstance(member, Release):
         return member.anomaly_scores(rows)
-    cells = encode_features(rows, schema)
     return -(member.log_density(cells.low + cells.width / 2) + cells.log_unit)
 
 
@@ -90,4 +92,4 @@ def _member(part: pa.Table, schema: Schema, training: MixtureMembers | FlowMembe
 def _limit(member: Mixture | Release, part: pa.Table, schema: Schema, share: float) -> float:
     if part.num_rows == 0:  # such a member calls nothing an anomaly
         return float("inf")
-    return threshold_of_share(scores_of(member, part, schema), share)
+    return threshold_of_share(scores_of(member, part, encode_features(part, schema)), share)

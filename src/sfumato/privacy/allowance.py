@@ -100,6 +100,8 @@ class Allowance:
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
+        if os.name != "posix":
+            raise ArgumentError("An allowance needs the file locks of a POSIX system.")
         # Opened anew each time: a lock belongs to what was opened, which a forked process would share.
         try:
             handle = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
@@ -114,10 +116,8 @@ class Allowance:
 
 @contextmanager
 def _locked(handle: int) -> Iterator[None]:
-    try:
-        import fcntl
-    except ImportError:
-        raise ArgumentError("An allowance needs file locks, which this operating system has none of.") from None
+    import fcntl  # only where there is one
+
     fcntl.flock(handle, fcntl.LOCK_EX)
     try:
         yield

@@ -1,11 +1,11 @@
 """PRV: an epsilon of noisy descent between a rigorous lower and a rigorous upper bound.
 
-The privacy loss of one step is a random variable; that of all steps is a sum of independent ones. It is laid on a grid
-of step h by rounding to the nearest point, shifted so that the mean stays, and summed by Fourier transforms. Proof of
-the bounds: each step is then off by at most h/2 around a mean of zero, so that by Hoeffding's inequality the sum is off
-by more than t with probability at most 2 exp(-2 t^2 / (steps h^2)). What lies outside of the window of the transform is
-bounded by Renyi differential privacy. With both in ``slack``, delta(x) lies between delta'(x + t) - slack and
-delta'(x - t) + slack, where delta' is that of the grid.
+The privacy loss of one step is a random variable; that of all steps is a sum of independent ones. It is laid on a
+grid of step h by rounding to the nearest point, shifted so that the mean stays, and summed by Fourier transforms.
+Proof of the bounds: each step is then off by at most h/2 around a mean of zero, so that by Hoeffding's inequality the
+sum is off by more than t with probability at most 2 exp(-2 t^2 / (steps h^2)). What lies outside of the window of the
+transform is bounded by Renyi differential privacy. With both in ``slack``, delta(x) lies between delta'(x + t) -
+slack and delta'(x - t) + slack, where delta' is that of the grid; up to the round-off of double precision.
 
 Reference: Gopi, Lee, Wutschitz 2021, "Numerical composition of differential privacy".
 """
