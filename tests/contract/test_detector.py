@@ -8,6 +8,9 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from contract.corpus import HEADER
+from contract.corpus import SCHEMA as CORPUS_SCHEMA
+from contract.test_no_leaks import CANARIES, canary_rows, hostile_rows, plain_rows
 from sfumato.cli import main
 from sfumato.detection import Detector, FlowMembers, MixtureMembers
 from sfumato.detection.ensemble import train
@@ -241,3 +244,18 @@ def test_members_may_be_flows(tmp_path):
     votes = detector._ensemble.yes_votes(NEW)
     assert np.array_equal(votes, Detector.load(tmp_path / "flows")._ensemble.yes_votes(NEW))
     assert detector.ask(NEW).refused == 2
+
+
+def test_hostile_rows_change_no_word_of_building_and_leave_no_cell(tmp_path, capfd):
+    """Cells that are no numbers, dates or levels: what is printed is the same, and no canary is printed."""
+    said = []
+    for name, more in (("without", []), ("with", [*hostile_rows(), *canary_rows()])):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "data.csv").write_text("\n".join([HEADER, *plain_rows(), *more, ""]), encoding="utf-8")
+        (folder / "schema.toml").write_text(CORPUS_SCHEMA)
+        given = ["--schema", str(folder / "schema.toml"), "--epsilon", "1", "--members", "3", "--components", "2"]
+        assert main(["build-detector", str(folder / "data.csv"), *given, "-o", str(folder / "detector")]) == 0
+        said.append("".join(capfd.readouterr()).replace(str(folder), "FOLDER"))
+    assert said[0] == said[1]
+    assert [canary for canary in CANARIES if canary in said[1]] == []
