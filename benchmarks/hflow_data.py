@@ -83,6 +83,11 @@ def load(folder: Path, name: str) -> Packed:
     return Packed(schema=schema, low=low.astype(np.float32), width=width.astype(np.float32))
 
 
+def levels_of(data: Packed) -> tuple[int | None, ...]:
+    """The number of levels of each feature; None where it has no grid."""
+    return tuple(feature.size for feature in layout_of(data.schema).features)
+
+
 def pack(points: np.ndarray, layout: Layout, width: np.ndarray | None = None) -> dict[str, np.ndarray]:
     """Points of the unit cube, or lower corners of cells, as one compact array a feature.
 

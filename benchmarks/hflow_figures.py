@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.hflow_data import SPLIT_SEED, load, pack, parts, prepare, schema_of, unpack
+from benchmarks.hflow_data import SPLIT_SEED, levels_of, load, pack, parts, prepare, schema_of, unpack
 from benchmarks.hflow_fits import draw, fit, log_densities, method_of, versions, write_packed
 from benchmarks.hflow_paper import AUROC, F1
 from benchmarks.workers import finished
@@ -142,7 +142,7 @@ def do(job: Job, given: argparse.Namespace) -> str:
     model, facts = fit(data, method, epsilon=job.epsilon, delta=DELTA)
     facts |= likelihood(model, given.folder, layout_of(data.schema))
     start = time.perf_counter()
-    points = draw(model, DRAWN)
+    points = draw(model, DRAWN, levels_of(data))
     facts |= {"draw_seconds": round(time.perf_counter() - start, 1), "finite": bool(np.isfinite(points).all())}
     write_packed(target, pack(np.nan_to_num(points, nan=0.5), layout_of(data.schema)))
     line = json.dumps(

@@ -13,7 +13,6 @@ import numpy as np
 
 from benchmarks.hflow_data import Packed
 
-_AT_ONCE = 12_500
 _SCORED_AT_ONCE = 500
 
 
@@ -59,17 +58,15 @@ def fit(data: Packed, method: Any, *, epsilon: float, delta: float, private: boo
     }
 
 
-def draw(model: Any, num_rows: int) -> np.ndarray:
-    """So many points of the unit cube from a model."""
+def draw(model: Any, num_rows: int, levels: tuple[int | None, ...]) -> np.ndarray:
+    """So many points of the unit cube from a model, as a release draws them."""
     import jax
 
     from sfumato.privacy import Randomness
-    from sfumato.release.release import _sample_points
+    from sfumato.release.release import sample_points
 
     key = jax.random.wrap_key_data(Randomness.from_os().key[:2])
-    starts = range(0, num_rows, _AT_ONCE)
-    found = [np.asarray(_sample_points(model, jax.random.fold_in(key, start), _AT_ONCE)) for start in starts]
-    return np.concatenate(found)[:num_rows]
+    return sample_points(model, key, num_rows, levels)
 
 
 def log_densities(model: Any, low: np.ndarray, width: np.ndarray, draws: int) -> np.ndarray:

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.hflow_data import TARGETS, load, pack, prepare
+from benchmarks.hflow_data import TARGETS, levels_of, load, pack, prepare
 from benchmarks.hflow_fits import draw, fit, method_of, versions, write_packed
 from benchmarks.workers import finished
 
@@ -60,7 +60,7 @@ def do(job: Job, given: argparse.Namespace) -> str:
     method, data, target = method_of(settings), load(given.folder, job.data), given.out / f"{job.stem}.npz"
     model, facts = fit(data, method, epsilon=given.epsilon, delta=given.delta, private=job.kind == "private")
     start = time.perf_counter()
-    points = draw(model, DRAWN)
+    points = draw(model, DRAWN, levels_of(data))
     facts |= {"draw_seconds": round(time.perf_counter() - start, 1), "finite": bool(np.isfinite(points).all())}
     write_packed(target, pack(np.nan_to_num(points, nan=0.5), layout_of(data.schema)))
     line = json.dumps(

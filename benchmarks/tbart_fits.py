@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.hflow_data import Packed, pack
-from benchmarks.hflow_fits import fit, versions, write_packed
+from benchmarks.hflow_data import Packed, levels_of, pack
+from benchmarks.hflow_fits import draw, fit, versions, write_packed
 from benchmarks.tbart_data import DYCK, load
 
-ROWS_AT_ONCE = 16_384
 DYCK_ROWS = 20_000
 REAL = "real"
 """The label of real training rows in the place of synthetic ones: the ceiling."""
@@ -97,19 +96,6 @@ def built(label: str, settings: dict[str, Any]) -> Any:
     )
 
 
-def draw(model: Any, num_rows: int, levels: tuple[int | None, ...]) -> np.ndarray:
-    """So many points of the unit cube from a model, as a release draws them."""
-    import jax
-
-    from sfumato.privacy import Randomness
-    from sfumato.release.release import sample_points
-
-    key = jax.random.wrap_key_data(Randomness.from_os().key[:2])
-    starts = range(0, num_rows, ROWS_AT_ONCE)
-    found = [np.asarray(sample_points(model, jax.random.fold_in(key, at), ROWS_AT_ONCE, levels)) for at in starts]
-    return np.concatenate(found)[:num_rows]
-
-
 def do(job: Job, *, folder: Path, out: Path, delta: float, settings: dict[str, Any], processes: int) -> str:
     """One fit and its synthetic rows, with what it took and what it cost; a line that tells of it."""
     from benchmarks.machine import describe_machine
@@ -152,13 +138,6 @@ def write_rows(target: Path, points: np.ndarray, data: Packed) -> None:
     from sfumato.encoding.layout import layout_of
 
     write_packed(target, pack(np.clip(np.nan_to_num(points, nan=0.5), 0, 1), layout_of(data.schema)))
-
-
-def levels_of(data: Packed) -> tuple[int | None, ...]:
-    """The number of levels of each feature; None where it has no grid."""
-    from sfumato.encoding.layout import layout_of
-
-    return tuple(feature.size for feature in layout_of(data.schema).features)
 
 
 _SEEN: set[tuple[str, str]] = set()

@@ -5,9 +5,10 @@ import json
 import time
 from typing import Any, cast
 
-from benchmarks.hflow_fits import fit
+from benchmarks.hflow_data import levels_of
+from benchmarks.hflow_fits import draw, fit
 from benchmarks.tbart_data import load
-from benchmarks.tbart_fits import Job, built, draw, levels_of, slug, source
+from benchmarks.tbart_fits import Job, built, slug, source
 
 DATA = "adult"
 DEFAULT = ("auto",)

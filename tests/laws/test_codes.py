@@ -18,7 +18,8 @@ from sfumato.errors import ArgumentError, ReleaseError
 from sfumato.fitting.codecs import PaidBins, buy_codec, even_codec
 from sfumato.models.codes.chain import Chain, ChainShape
 from sfumato.models.codes.coded import CodedModel
-from sfumato.models.codes.tables import ConditionalTables, pick
+from sfumato.models.codes.tables import ConditionalTables
+from sfumato.models.codes.together import pick
 from sfumato.models.registry import skeleton
 from sfumato.privacy import Adjacency, Budget, Curator, Ledger, Randomness
 from sfumato.release.release import sample_points
@@ -94,7 +95,7 @@ def test_what_is_drawn_has_the_codes_it_was_drawn_from(kind):
     codec = even_codec(layout_of(SCHEMA), 30) if kind == "even" else bought()[0].codec
     random = np.random.default_rng(1)
     codes = np.stack([random.integers(0, size, 500) for size in codec.sizes], axis=1).astype(np.int32)
-    drawn = jax.vmap(codec.draw)(jnp.asarray(codes), jax.random.split(jax.random.key(2), 500))
+    drawn = jax.vmap(codec.draw)(jnp.asarray(codes), jax.random.uniform(jax.random.key(2), (500, 3, len(codec.sizes))))
     again = encode_features(decode_features(codec.points(codes, *map(np.asarray, drawn), levels()), SCHEMA), SCHEMA)
     low, width = again.low.astype(np.float32), again.width.astype(np.float32)
     assert np.array_equal(np.asarray(jax.vmap(codec.codes)(low, width)), codes)

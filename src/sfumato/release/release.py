@@ -60,13 +60,7 @@ class Release:
         source = Randomness.from_os() if seed is None else Randomness.from_seed(seed)
         key = jax.random.wrap_key_data(source.key[:2])
         levels = tuple(feature.size for feature in layout_of(self.schema).features)
-        points = np.empty((num_rows, len(levels)))
-        for start in range(0, num_rows, _ROWS_AT_ONCE):
-            stop = min(start + _ROWS_AT_ONCE, num_rows)
-            progress("sampling", start, num_rows)
-            batch = sample_points(self.model, jax.random.fold_in(key, start), _ROWS_AT_ONCE, levels)
-            points[start:stop] = batch[: stop - start]
-        progress("sampling", num_rows, num_rows)
+        points = sample_points(self.model, key, num_rows, levels, progress=progress)
         generator = None if seed is None else np.random.default_rng(seed)
         return decode_features(points, self.schema, generator=generator)
 
@@ -160,22 +154,36 @@ class Release:
 
 
 def sample_points(
+    model: DensityModel, key: Array, num_rows: int, levels: tuple[int | None, ...], *, progress: Progress = quiet
+) -> Float[np.ndarray, "row feature"]:
+    """So many points of the unit cube drawn from a model of features with so many levels each."""
+    points = np.empty((num_rows, len(levels)))
+    for start in range(0, num_rows, _ROWS_AT_ONCE):
+        stop = min(start + _ROWS_AT_ONCE, num_rows)
+        progress("sampling", start, num_rows)
+        points[start:stop] = _some_points(model, jax.random.fold_in(key, start), stop - start, levels)
+    progress("sampling", num_rows, num_rows)
+    return points
+
+
+def _some_points(
     model: DensityModel, key: Array, num_rows: int, levels: tuple[int | None, ...]
 ) -> Float[np.ndarray, "row feature"]:
-    """Points of the unit cube drawn from a model of features with so many levels each."""
+    # Always as many rows, of which what is not needed is cut off: one program serves every number of rows.
     if isinstance(model, LevelModel):
-        return model.points(_draw(model, key, num_rows), levels)
-    return np.asarray(_sample_points(model, key, num_rows))
+        drawn = _draw_rows(model, key, jnp.asarray(num_rows, jnp.int32))
+        return model.points(jax.tree.map(lambda part: part[:num_rows], drawn), levels)
+    return np.asarray(_sample_points(model, key))[:num_rows]
 
 
 @eqx.filter_jit
-def _draw(model: LevelModel, key: Array, num_rows: int) -> Any:
-    return jax.vmap(model.draw)(jax.random.split(key, num_rows))
+def _draw_rows(model: LevelModel, key: Array, count: Array) -> Any:
+    return model.draw_rows(key, _ROWS_AT_ONCE, count)
 
 
 @eqx.filter_jit
-def _sample_points(model: DensityModel, key: Array, num_rows: int) -> Float[Array, "row feature"]:
-    return ndtr(jax.vmap(model.sample)(jax.random.split(key, num_rows)))
+def _sample_points(model: DensityModel, key: Array) -> Float[Array, "row feature"]:
+    return ndtr(jax.vmap(model.sample)(jax.random.split(key, _ROWS_AT_ONCE)))
 
 
 @eqx.filter_jit

@@ -21,7 +21,8 @@ from jaxtyping import Array, Float, Int
 
 from sfumato.checks import whole
 from sfumato.errors import ArgumentError
-from sfumato.models.codes.tables import ConditionalTables, pick
+from sfumato.models.codes.tables import ConditionalTables
+from sfumato.models.codes.together import draw_row
 
 NEVER = -1e9
 
@@ -142,21 +143,37 @@ class Chain(eqx.Module):
 
     def sample(self, key: Array) -> Int[Array, " column"]:
         """One row of codes: one column after the other, each reading only what it needs."""
-        shape = self.shape
-        codes, before = jnp.zeros(shape.places, jnp.int32), jnp.zeros(shape.width, jnp.float32)
-        uniform = jax.random.uniform(key, (shape.places,), jnp.float32)
-        for place, column in enumerate(shape.order):
-            size = shape.sizes[column]
-            hidden = jnp.tanh(before + self.first[place])
-            top = hidden + jnp.tanh(self.second @ hidden + self.second_bias)
-            head = self.head if shape.shared else self.head[place]
-            logits = head[:size] @ top + self.head_bias[place, :size]
-            if self.base is not None:
-                logits = logits + self.base.log_conditional(column, codes)
-            code = pick(jax.nn.softmax(logits), uniform[place])
-            embedding = self.embedding if shape.shared else self.embedding[place]
-            codes, before = codes.at[column].set(code), before + embedding[:, code]
-        return codes
+        return draw_row(self, jax.random.uniform(key, (self.shape.places,), jnp.float32))
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The columns in the order in which they are read."""
+        return self.shape.order
+
+    def near(self, column: int) -> tuple[int, ...]:
+        """The column that it hangs on in the base; none where there is no base."""
+        return () if self.base is None else self.base.parents[column]
+
+    def begin(self) -> Float[Array, " unit"]:
+        """The sum of the embeddings of no codes."""
+        return jnp.zeros(self.shape.width, jnp.float32)
+
+    def chances(self, place: int, codes: Int[Array, " column"], known: Float[Array, " unit"]) -> Float[Array, " code"]:
+        """The probabilities of the codes of one place, from the sum of the embeddings of the codes before it."""
+        column = self.shape.order[place]
+        size = self.shape.sizes[column]
+        hidden = jnp.tanh(known + self.first[place])
+        top = hidden + jnp.tanh(self.second @ hidden + self.second_bias)
+        head = self.head if self.shape.shared else self.head[place]
+        logits = head[:size] @ top + self.head_bias[place, :size]
+        if self.base is not None:
+            logits = logits + self.base.log_conditional(column, codes)
+        return jax.nn.softmax(logits)
+
+    def after(self, place: int, code: Int[Array, ""], known: Float[Array, " unit"]) -> Float[Array, " unit"]:
+        """The sum with one more code in it."""
+        embedding = self.embedding if self.shape.shared else self.embedding[place]
+        return known + embedding[:, code]
 
     def describe(self) -> dict[str, Any]:
         """What is needed, besides the arrays, to rebuild the chain."""

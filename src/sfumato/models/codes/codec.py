@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from sfumato.models.codes.roundness import Roundness
-from sfumato.models.codes.tables import pick
+from sfumato.models.codes.together import pick
 
 
 class Codec(eqx.Module):
@@ -77,14 +77,15 @@ class Codec(eqx.Module):
         halves = sum(flag is not None for flag in self.flags) * np.log(2.0)  # a flag is one half of its interval
         return jnp.sum(jnp.where(self.missing(low), 0.0, inside)) + halves
 
-    def draw(self, codes: Int[Array, " column"], key: Array) -> tuple[Int[Array, " column"], Float[Array, " column"]]:
-        """A bin for each code, and a place in it from 0 to 1."""
-        first, second = jax.random.split(key)
+    def draw(
+        self, codes: Int[Array, " column"], uniform: Float[Array, "3 column"]
+    ) -> tuple[Int[Array, " column"], Float[Array, " column"]]:
+        """A bin for each code, and a place in it from 0 to 1, from three uniform numbers a column."""
         mine = self.inner * (self.code_of == codes[:, None])
-        bins = jax.vmap(pick)(mine, jax.random.uniform(first, codes.shape))
+        bins = jax.vmap(pick)(mine, uniform[0])
         if self.roundness is None:
-            return bins, jax.random.uniform(second, codes.shape)
-        return bins, self.roundness.places(self.ends(bins[:, None]), jax.random.uniform(second, (2, *codes.shape)))
+            return bins, uniform[1]
+        return bins, self.roundness.places(self.ends(bins[:, None]), uniform[1:])
 
     def points(
         self, codes: np.ndarray, bins: np.ndarray, places: np.ndarray, levels: tuple[int | None, ...]

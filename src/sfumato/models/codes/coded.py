@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int
 from sfumato.models.cells import EDGE
 from sfumato.models.codes.codec import Codec
 from sfumato.models.codes.joint import CodeDistribution
+from sfumato.models.codes.together import draw_rows, evenly
 
 
 class CodedModel(eqx.Module):
@@ -41,15 +42,23 @@ class CodedModel(eqx.Module):
         on_cube = self.log_mean_density(point, jnp.zeros_like(point), point[None])
         return on_cube + jnp.sum(norm.logpdf(features))
 
-    def draw(self, key: Array) -> tuple[Int[Array, " column"], Int[Array, " column"], Float[Array, " column"]]:
-        """The codes of one row, a bin of each, and a place in each bin."""
-        first, second = jax.random.split(key)
-        codes = self.joint.sample(first)
-        return codes, *self.codec.draw(codes, second)
+    def draw_rows(self, key: Array, num_rows: int, count: Int[Array, ""]) -> tuple[Array, Array, Array]:
+        """The codes of so many rows, a bin of each, and a place in each bin; the first ``count`` rows are drawn together:
+        codes evenly among rows that agree in what they hang on, bins evenly among rows of the same code."""
+        first, second, third = jax.random.split(key, 3)
+        codes = draw_rows(self.joint, first, num_rows, count)
+        keys = jax.random.split(second, codes.shape[1])
+        bins = jax.vmap(evenly, (0, 1, None), 1)(keys, codes, count)
+        inside = jax.random.uniform(third, (num_rows, 2, codes.shape[1]), jnp.float32)
+        uniform = jnp.concatenate([bins[:, None], inside], axis=1)
+        return codes, *jax.vmap(self.codec.draw)(codes, uniform)
 
     def sample(self, key: Array) -> Float[Array, " feature"]:
         """One row of real features."""
-        codes, bins, places = (part[:, None] for part in self.draw(key))
+        first, second = jax.random.split(key)
+        drawn = self.joint.sample(first)
+        inside = self.codec.draw(drawn, jax.random.uniform(second, (3, drawn.size), jnp.float32))
+        codes, bins, places = (part[:, None] for part in (drawn, *inside))
         low, high = (jnp.take_along_axis(self.codec.edges, bins + more, axis=1) for more in (0, 1))
         inside = (low + places * (high - low))[:, 0]
         found = jnp.full(self.codec.num_features, 0.5)

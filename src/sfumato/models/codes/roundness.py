@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from sfumato.errors import ArgumentError
-from sfumato.models.codes.tables import pick
+from sfumato.models.codes.together import pick
 
 GRAINS = (1, 5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 50_000, 100_000)
 """What a round number is a multiple of, in steps of its column; each divides the next one."""

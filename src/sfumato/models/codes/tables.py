@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from sfumato.errors import ArgumentError
+from sfumato.models.codes.together import draw_row
 
 _LEAST = 1e-12
 
@@ -70,12 +71,23 @@ class ConditionalTables(eqx.Module):
 
     def sample(self, key: Array) -> Int[Array, " column"]:
         """One row of codes."""
-        codes = jnp.zeros(len(self.tables), jnp.int32)
-        uniform = jax.random.uniform(key, (len(self.tables),))
-        for column in self.order:
-            chances = jnp.exp(self.log_conditional(column, codes))
-            codes = codes.at[column].set(pick(chances, uniform[column]))
-        return codes
+        return draw_row(self, jax.random.uniform(key, (len(self.tables),)))
+
+    def near(self, column: int) -> tuple[int, ...]:
+        """The columns that a column's table is indexed by."""
+        return self.parents[column]
+
+    def begin(self) -> tuple[()]:
+        """Nothing is carried along: codes are all that a table needs."""
+        return ()
+
+    def chances(self, place: int, codes: Int[Array, " column"], known: tuple[()]) -> Float[Array, " code"]:
+        """The probabilities of the codes of one place of the order."""
+        return jnp.exp(self.log_conditional(self.order[place], codes))
+
+    def after(self, place: int, code: Int[Array, ""], known: tuple[()]) -> tuple[()]:
+        """Nothing is carried along."""
+        return known
 
     def describe(self) -> dict[str, Any]:
         """What is needed, besides the tables, to rebuild the model."""
@@ -85,10 +97,3 @@ class ConditionalTables(eqx.Module):
             "order": list(self.order),
             "parents": [list(parents) for parents in self.parents],
         }
-
-
-def pick(chances: Float[Array, " code"], uniform: Float[Array, ""]) -> Int[Array, ""]:
-    """The code that a uniform number falls on, where codes take up space by their chances."""
-    below = jnp.cumsum(chances)
-    # Past the last chance that is not zero nothing may be picked, whatever was lost in rounding.
-    return jnp.sum(uniform * below[-1] >= below[:-1], dtype=jnp.int32)

@@ -31,7 +31,8 @@ from sfumato.models.codes.attention import (
     normalised,
     nothing_kept,
 )
-from sfumato.models.codes.tables import ConditionalTables, pick
+from sfumato.models.codes.tables import ConditionalTables
+from sfumato.models.codes.together import pick
 
 MOST_LAYERS = 24
 """Layers are compiled one by one, and a small file must not keep its reader busy."""

@@ -1,0 +1,147 @@
+"""Rows that are drawn together: each has the law of the model, and together they scatter less than single draws.
+
+False alarms: seeds are fixed. The chi-square tests of a single row's law reject at 1e-9, and ship a mutant each.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from sfumato.models.codes import together
+from sfumato.models.codes.chain import Chain, ChainShape
+from sfumato.models.codes.codec import Codec
+from sfumato.models.codes.coded import CodedModel
+from sfumato.models.codes.tables import ConditionalTables
+from sfumato.models.codes.together import Stepwise, draw_row, draw_rows, evenly
+from sfumato.models.codes.transformer import Transformer, TransformerShape
+
+FALSE_ALARM = 1e-9
+SIZES = (3, 2, 4)
+
+
+def tables() -> ConditionalTables:
+    """Two columns that hang on the first."""
+    draw = np.random.default_rng(5)
+    given = [
+        jnp.asarray(draw.dirichlet(np.full(size, 0.7), rows), jnp.float32) for size, rows in ((3, 1), (2, 3), (4, 6))
+    ]
+    return ConditionalTables(tuple(given), (0, 1, 2), ((), (0,), (0, 1)))
+
+
+def chain() -> Chain:
+    """A chain on those tables whose heads say something of their own."""
+    found = Chain.start(ChainShape(SIZES, (0, 1, 2), 4), key=jax.random.key(2), base=tables())
+    noise = jax.random.normal(jax.random.key(3), found.head.shape)
+    return jax.tree.map(lambda leaf: noise if leaf is found.head else leaf, found)
+
+
+def transformer() -> Transformer:
+    """A distribution that is not drawn step by step."""
+    shape = TransformerShape(sizes=SIZES, order=(0, 1, 2), layers=1, width=8, heads=2)
+    return Transformer.start(shape, key=jax.random.key(4))
+
+
+CASES = {"tables": tables, "chain": chain}
+
+
+def every_row() -> np.ndarray:
+    return np.array(np.meshgrid(*map(np.arange, SIZES), indexing="ij")).reshape(3, -1).T
+
+
+def numbers(codes: np.ndarray) -> np.ndarray:
+    return np.ravel_multi_index(codes.T, SIZES)
+
+
+def chance(joint) -> np.ndarray:
+    return np.exp(np.asarray(jax.vmap(joint.log_prob)(jnp.asarray(every_row())), float))
+
+
+def one_row_of_many_draws(joint, row: int, rows: int = 5, draws: int = 20_000) -> np.ndarray:
+    """How often each row of codes comes out at one place, over many draws of a few rows together."""
+    many = jax.jit(jax.vmap(lambda key: draw_rows(joint, key, rows + 3, jnp.asarray(rows))[row]))
+    return np.bincount(numbers(np.asarray(many(jax.random.split(jax.random.key(11), draws)))), minlength=24)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("row", [0, 4])
+def test_each_row_has_the_law_of_the_model(case, row):
+    joint = CASES[case]()
+    counts, expected = one_row_of_many_draws(joint, row), chance(joint)
+    assert stats.chisquare(counts, expected / expected.sum() * counts.sum()).pvalue > FALSE_ALARM
+
+
+def test_steps_without_a_random_offset_are_found(monkeypatch):
+    """The mutant: every group begins at zero, so that codes at the lower end come too often."""
+
+    def without(key, group, count):
+        step = evenly(key, group, count)
+        sizes = jnp.sum(group[:, None] == group[None, :], axis=1)
+        return jnp.floor(step * sizes) / sizes
+
+    monkeypatch.setattr(together, "evenly", without)
+    joint = tables()
+    counts, expected = one_row_of_many_draws(joint, 0), chance(joint)
+    assert stats.chisquare(counts, expected / expected.sum() * counts.sum()).pvalue < FALSE_ALARM
+
+
+def test_counts_are_those_expected_up_to_one_or_two():
+    joint, rows = tables(), 1_000
+    drawn = jax.jit(lambda key, count: draw_rows(joint, key, 1_024, count))(jax.random.key(1), jnp.asarray(rows))
+    codes = np.asarray(drawn)[:rows]
+    for column, parents in enumerate(joint.parents):
+        group = (
+            np.ravel_multi_index(codes[:, parents].T, [SIZES[p] for p in parents]) if parents else np.zeros(rows, int)
+        )
+        for value in np.unique(group):
+            mine = codes[group == value, column]
+            expected = np.asarray(joint.tables[column][value], float) * mine.size
+            assert np.abs(np.bincount(mine, minlength=expected.size) - expected).max() < 2
+
+
+def test_single_draws_scatter_more():
+    """The mutant of the test above: counts of rows that are drawn one by one are off by far more."""
+    joint, rows = tables(), 1_000
+    codes = np.asarray(jax.jit(jax.vmap(joint.sample))(jax.random.split(jax.random.key(1), rows)))
+    expected = np.asarray(joint.tables[0][0], float) * rows
+    assert np.abs(np.bincount(codes[:, 0], minlength=3) - expected).max() > 2
+
+
+def test_rows_past_the_count_do_not_take_part():
+    uniform = np.asarray(evenly(jax.random.key(0), jnp.zeros(12, jnp.int32), jnp.asarray(5)))[:5]
+    assert sorted(np.floor(5 * uniform).tolist()) == [0, 1, 2, 3, 4]
+    assert (uniform >= 0).all() and (uniform < 1).all()
+
+
+def test_rows_of_one_group_agree_on_an_offset_and_groups_do_not():
+    group = jnp.asarray([0, 1] * 8)
+    uniform = np.asarray(evenly(jax.random.key(3), group, jnp.asarray(16)), float) * 8 % 1
+    assert np.ptp(uniform[::2]) < 1e-5 and np.ptp(uniform[1::2]) < 1e-5
+    assert abs(uniform[0] - uniform[1]) > 1e-3
+
+
+def test_what_is_not_drawn_step_by_step_is_drawn_row_by_row():
+    joint, key = transformer(), jax.random.key(6)
+    assert isinstance(tables(), Stepwise) and isinstance(chain(), Stepwise) and not isinstance(joint, Stepwise)
+    one_by_one = jax.vmap(joint.sample)(jax.random.split(key, 4))
+    assert np.array_equal(draw_rows(joint, key, 4, jnp.asarray(2)), one_by_one)
+
+
+def test_bins_of_a_code_are_evenly_filled():
+    """A column of one code in eight bins: each bin has its share of the rows, up to one."""
+    shares = np.array([0.3, 0.05, 0.05, 0.2, 0.1, 0.1, 0.1, 0.1])
+    as_row = lambda values: jnp.asarray(np.asarray(values)[None], jnp.float32)
+    codec = Codec(as_row(np.linspace(0, 1, 9)), as_row(shares), as_row(np.zeros(8)), (0,), (None,), (1,))
+    model = CodedModel(codec, ConditionalTables.independent([np.ones(1)]))
+    _, bins, _ = model.draw_rows(jax.random.key(0), 1_024, jnp.asarray(1_000))
+    counts = np.bincount(np.asarray(bins)[:1_000, 0], minlength=8)
+    assert np.abs(counts - 1_000 * shares).max() < 2
+
+
+def test_one_row_from_given_numbers():
+    """The code at place p is the one that its uniform number falls on."""
+    joint = tables()
+    codes = np.asarray(draw_row(joint, jnp.asarray([0.999999, 0.0, 0.999999])))
+    first = int(np.flatnonzero(np.asarray(joint.tables[0][0]) > 1e-6)[-1])
+    assert codes[0] == first and codes[1] == 0
