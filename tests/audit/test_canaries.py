@@ -110,7 +110,7 @@ def test_a_broken_laplace_sum_is_found_out(bug, monkeypatch):
         monkeypatch.setattr(AbsoluteClip, "norms", FlatClip.norms)
     else:
         monkeypatch.setattr(AbsoluteClip, "factors", _no_clip)
-    seen = watched(LAPLACE, epsilon=1.0, canaries=40_000 if bug == "Euclidean clip" else 4_000)
+    seen = watched(LAPLACE, epsilon=1.0, canaries=20_000 if bug == "Euclidean clip" else 4_000)
     assert seen.finding(CONFIDENCE).violated
 
 
