@@ -91,7 +91,7 @@ def on_the_diagonal(ball):
     d = ball.num_features
     alone = GaussianMixture.of(np.array([1.0]), np.zeros((1, d)), np.eye(d)[None])
     unit = Affine(jnp.zeros(d, jnp.float32), jnp.ones(d, jnp.float32))
-    vector = jax.jit(RowMoments(alone, unit, key_of(0), ball, 1).at)
+    vector = eqx.filter_jit(RowMoments(alone, unit, key_of(0), ball, 1).at)
     return np.asarray(vector(jnp.full(d, 20.0, jnp.float32)), np.float64)
 
 
