@@ -92,3 +92,14 @@ def variation(counts: np.ndarray, others: np.ndarray, num: int, num_others: int)
     """
     mine, theirs = (np.append(c.ravel(), n - c.sum()) / n for c, n in ((counts, num), (others, num_others)))
     return float(np.abs(mine - theirs).sum() / 2)
+
+
+def chance(counts: np.ndarray, num: int) -> float:
+    """The total variation between two samples of so many rows whose law is that of the counts, drawn with a fixed seed.
+
+    >>> chance(np.array([50, 50]), 10_000_000) < 0.01
+    True
+    """
+    shares = np.append(counts.ravel(), num - counts.sum()) / num
+    one, other = np.random.default_rng(0).multinomial(num, shares, size=2)
+    return variation(one, other, num, num)

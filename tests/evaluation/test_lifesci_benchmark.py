@@ -110,11 +110,13 @@ def test_a_run_is_taken_up_and_becomes_a_page(folder: Path, monkeypatch: pytest.
 
 
 def test_the_page_says_where_the_paper_is_contradicted() -> None:
-    rows = {("maf", e): {"mean": 0.003} for e in lifesci.EPSILONS} | {("mog", e): {"mean": 0.002} for e in (0.5, 1.0)}
-    rows |= {("mog", e): {"mean": 0.004} for e in (2.0, 4.0, None)}
+    flows, low, high = ({"mean": mean, "splits": 1} for mean in (0.003, 0.002, 0.004))
+    rows = {("maf", e): flows for e in lifesci.EPSILONS} | {("mog", e): low for e in (0.5, 1.0)}
+    rows |= {("mog", e): high for e in (2.0, 4.0, None)}
     said = " ".join(lifesci_results.verdict(rows))
     assert "holds at epsilon 2, 4 and fails at epsilon 0.5, 1." in said
     assert "at or below that mixture at epsilon 0.5, 1, 2, 4." in said
+    assert "One split" in said
 
 
 def test_the_real_rows_of_a_split_are_those_of_the_density_benchmark(folder: Path) -> None:
