@@ -88,7 +88,7 @@ bench-detection: install
 	$(BIN)/python -m benchmarks.detection_kills -o benchmarks/results/detection_kills.json
 	$(BIN)/python -m benchmarks.results
 
-# An hour on two cores, more where they are shared. What benchmarks/results/lifesci.json holds already is not fitted again.
+# Hours on two cores. What benchmarks/results/lifesci.json holds already is not fitted again.
 bench-lifesci: install
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"
 	$(BIN)/python -m benchmarks.lifesci fit

@@ -1,6 +1,6 @@
 """Life Science: figures 2, 3, 4 and 11 of the DP-NF paper.
 
-    python -m benchmarks.lifesci fit --splits 3   # benchmarks/results/lifesci.json: about twenty minutes a split
+    python -m benchmarks.lifesci fit --splits 3   # benchmarks/results/lifesci.json: hours on two cores
     python -m benchmarks.lifesci pictures         # docs/images/lifesci_*.png, from that file; pip install ".[bench]"
 
 Figure 2: the squared error on held-out rows of three nearest neighbours that were trained on synthetic rows, as many as

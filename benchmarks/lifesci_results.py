@@ -31,8 +31,8 @@ def head(result: Result) -> list[str]:
     return [
         "## Life Science: figures 2, 3, 4 and 11 of the DP-NF paper (`make bench-lifesci`)",
         "",
-        f"*DP-NF* is `maf`, *DP-MoG* is `mog` with {result['settings']['mog']['components']} components, *DP-HFlow* is",
-        f"`hflow`; default settings, delta {result['delta']:g}, PLD accounting under add-or-remove-one. Random 90/10",
+        f"*DP-NF* is `maf`, *DP-MoG* is `mog` with {result['settings']['mog']['components']} components; default",
+        f"settings, delta {result['delta']:g}, PLD accounting under add-or-remove-one. Random 90/10",
         f"splits, those of `make bench-density`; each fit draws as many rows as it was given ({real['rows']:,}).",
         "Without privacy the flows have the same settings, exact sums and plain gradients; the mixture is that of",
         f"scikit-learn, {mixture['n_components']} components, the best of {mixture['n_init']} starts. Rows are "
@@ -55,7 +55,8 @@ def errors(result: Result) -> list[str]:
     ]
     for method, name in NAMES.items():
         cells = [cell(rows.get((method, epsilon))) for epsilon in (*EPSILONS, None)]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+        if set(cells) != {"–"}:
+            lines.append(f"| {name} | " + " | ".join(cells) + " |")
     lines.append("| real rows (baseline) | " + "– | " * len(EPSILONS) + f"{cell(rows.get((REAL, None)))} |")
     means = [1_000 * run["mse_of_the_mean"] for run in result["runs"] if run["method"] == REAL]
     lines += ["", f"Who predicts the mean of the training labels for every row errs by {np.mean(means):.2f}.", ""]
@@ -114,9 +115,11 @@ def shapes(result: Result) -> list[str]:
         + " |",
         "| --- " * (len(IN_CELLS) + 2) + "|",
     ]
+    table = {}
     for method in PICTURED:
         found = [far(run_of(result, method, IN_HISTOGRAMS), real, "histograms")]
         found += [far(run_of(result, method, epsilon), real, "cells") for epsilon in IN_CELLS]
+        table[method] = found
         lines.append(f"| {NAMES[method]} | " + " | ".join(found) + " |")
     least = np.mean([chance(counts, real["rows"]) for counts in counts_of(real["histograms"])])
     plane = f" | {chance(counts_of(real['cells']), real['rows']):.3f}" * len(IN_CELLS)
@@ -124,9 +127,28 @@ def shapes(result: Result) -> list[str]:
         *lines,
         f"| two samples of the real rows' law | {least:.3f}{plane} |",
         "",
+        *nearer(table),
         *picture(SOME, "Histograms of three features, as in figure 3"),
         *picture(ALL, "Histograms of all features, as in figure 11"),
         *picture(PLANES, "Densities on two principal components, as in figure 4"),
+    ]
+
+
+def nearer(table: dict[str, list[str]]) -> list[str]:
+    """Whether DP-NF is nearer to the real rows than DP-MoG, as the paper finds by eye.
+
+    >>> nearer({"maf": ["0.055", "0.167"], "mog": ["0.050", "0.187"]})[0].partition("here ")[2]
+    'it is not in the histograms, and it is in 1 of 1 planes.'
+    """
+    pairs = list(zip(table["maf"], table["mog"], strict=True))
+    if any("–" in pair for pair in pairs):
+        return []
+    won = [float(flow) < float(mixture) for flow, mixture in pairs]
+    bars = "it is in the histograms" if won[0] else "it is not in the histograms"
+    planes = f"it is in {sum(won[1:])} of {len(won) - 1} planes"
+    return [
+        f"The paper finds DP-NF nearer to the real rows than DP-MoG: by these numbers here {bars}, and {planes}.",
+        "",
     ]
 
 
