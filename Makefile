@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install browser demo test lint bench-speed bench-opacus bench-density bench-mixtures bench-hflow bench-hflow-figures bench-tbart bench-accountants bench-detection audit report-adult results clean
+.PHONY: install browser demo test lint bench-speed bench-opacus bench-density bench-mixtures bench-hflow bench-hflow-figures bench-tbart bench-accountants bench-detection bench-lifesci audit report-adult results clean
 
 install: $(STAMP)
 
@@ -86,6 +86,13 @@ bench-detection: install
 	$(BIN)/python -m benchmarks.detection figure8
 	$(BIN)/python -m benchmarks.detection pictures
 	$(BIN)/python -m benchmarks.detection_kills -o benchmarks/results/detection_kills.json
+	$(BIN)/python -m benchmarks.results
+
+# Hours on two cores. What benchmarks/results/lifesci.json holds already is not fitted again.
+bench-lifesci: install
+	$(BIN)/python -m pip install --quiet --editable ".[bench]"
+	$(BIN)/python -m benchmarks.lifesci fit
+	$(BIN)/python -m benchmarks.lifesci pictures
 	$(BIN)/python -m benchmarks.results
 
 audit: install

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.detection_results import accountants, detection
+from benchmarks.lifesci_results import lifesci
 from benchmarks.mixtures_results import mixtures
 from benchmarks.tbart_results import tbart
 
@@ -318,7 +319,8 @@ def figure_row(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    sections = (density, mixtures, tbart, hflow_tables, hflow_figures, accountants, detection, speed, audit, report)
+    papers = (density, mixtures, lifesci, tbart, hflow_tables, hflow_figures, accountants, detection)
+    sections = (*papers, speed, audit, report)
     TARGET.write_text("\n".join([HEAD, *(line for section in sections for line in section())]).rstrip() + "\n")
 
 

@@ -17,13 +17,24 @@ from sfumato.audit.canaries import Canaries, CanaryCurator, log_ratio
 from sfumato.audit.one_run import corner_rows, one_run, right_guesses
 from sfumato.audit.white_box import observe, repeatable_randomness
 from sfumato.fitting.clipping import Clipping
-from sfumato.privacy import Adjacency, Budget, LayerClip, Ledger, PoissonSampling, Relation, ScoreQuery, factored
+from sfumato.privacy import (
+    AbsoluteClip,
+    Adjacency,
+    Budget,
+    LayerClip,
+    Ledger,
+    PoissonSampling,
+    Relation,
+    ScoreQuery,
+    factored,
+)
 from sfumato.privacy.accounting import headline
 from sfumato.privacy.clipping import GRID, FlatClip
 from sfumato.privacy.factors import VectorRule
+from sfumato.privacy.laplace import laplace_scale
 from sfumato.privacy.noise import gaussian_integers
 from sfumato.privacy.queries import count_query
-from sfumato.synthesizers import REGISTRY, HFlow, Maf
+from sfumato.synthesizers import REGISTRY, HFlow, Maf, Mog
 
 CONFIDENCE = 0.999
 
@@ -73,6 +84,34 @@ def test_the_methods_own_plan_shows_something_and_not_too_much():
     """Hidden sampling: at least 0.6 of the certified epsilon, the goal of G8 for likelihood ratios."""
     finding = watched(Maf(steps=100, batch=1_000), participation="planned", canaries=4_000).finding(CONFIDENCE)
     assert 0.6 < finding.ratio <= 1
+
+
+LAPLACE = Mog(components=1, rounds=1, scaling=None, noise="laplace")
+
+
+@pytest.mark.parametrize("max_rows", [1, 2])
+def test_laplace_noise_shows_a_part_of_the_certified_epsilon(max_rows):
+    """A canary has half of the bound at two coordinates, and no law of scores is assumed: 0.4 of it at least."""
+    seen = watched(LAPLACE, epsilon=1.0, canaries=4_000, max_rows=max_rows)
+    findings = seen.findings(CONFIDENCE)
+    assert len(findings) == 2 and seen.faults == ()
+    assert all(0.4 <= finding.ratio <= 1 and not finding.violated for finding in findings)
+    assert "nothing is assumed" in findings[0].assumptions
+    planned = watched(LAPLACE, epsilon=1.0, canaries=2_000, participation="planned", max_rows=max_rows)
+    assert 0.3 <= planned.finding(CONFIDENCE).ratio <= 1
+
+
+@pytest.mark.parametrize("bug", ["half the noise", "Euclidean clip", "no clip"])
+def test_a_broken_laplace_sum_is_found_out(bug, monkeypatch):
+    if bug == "half the noise":
+        half = lambda epsilon, moved: laplace_scale(epsilon, moved) // 2
+        monkeypatch.setattr(curator_module, "laplace_scale", half)
+    elif bug == "Euclidean clip":
+        monkeypatch.setattr(AbsoluteClip, "norms", FlatClip.norms)
+    else:
+        monkeypatch.setattr(AbsoluteClip, "factors", _no_clip)
+    seen = watched(LAPLACE, epsilon=1.0, canaries=20_000 if bug == "Euclidean clip" else 4_000)
+    assert seen.finding(CONFIDENCE).violated
 
 
 def test_a_unit_of_two_rows_is_audited_as_one():

@@ -310,6 +310,22 @@ def test_a_release_survives_its_file(name, case, tmp_path):
     assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
 
 
+@pytest.mark.parametrize("case", ["all continuous", "unit"])
+def test_laplace_noise_keeps_the_contract(case, tmp_path):
+    """Other noise goes through another door and another rule of accounting."""
+    chosen, method = CASES[case], method_of("mog", rounds=1, scaling=None, noise="laplace")
+    release = sf.fit(chosen.table, chosen.schema, method=method, epsilon=chosen.epsilon, delta=chosen.delta)
+    certificate = release.certificate
+    assert certificate.status == "for release"
+    assert 0.99 * chosen.epsilon < certificate.epsilon <= chosen.epsilon
+    release.save(tmp_path / "model.safetensors")
+    again = sf.load(tmp_path / "model.safetensors")
+    assert again.certificate.rederive() == pytest.approx(certificate.epsilon, abs=1e-9)
+    assert [event.kind for _, event in again.certificate.charges] == ["laplace_sum"]
+    assert again.certificate.public["settings"]["noise"] == "laplace"
+    assert np.all(np.isfinite(again.log_prob(again.sample(20))))
+
+
 # --- kinds of tables ------------------------------------------------------------------------------------------
 
 FRAMES = {

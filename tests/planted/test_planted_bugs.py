@@ -23,6 +23,7 @@ import sfumato.privacy.randomness as randomness
 import sfumato.privacy.step as step
 import sfumato.synthesizers.hflow as hflow
 from golden import test_epsilons as golden
+from golden import test_laplace_epsilons as golden_laplace
 from laws import test_correlations
 from privacy import (
     test_choice,
@@ -30,6 +31,7 @@ from privacy import (
     test_distances,
     test_factored,
     test_fine_clipping,
+    test_laplace,
     test_ledger,
     test_levels,
     test_noise,
@@ -42,6 +44,7 @@ from privacy import (
 from sfumato.audit import playback
 from sfumato.audit.neighbours import neighbours
 from sfumato.privacy import (
+    AbsoluteClip,
     Adjacency,
     CountQuery,
     LayerClip,
@@ -58,7 +61,7 @@ from sfumato.privacy.factors import MatrixRule, VectorRule
 from sfumato.privacy.ledger import Entry, Ledger
 from sfumato.privacy.noise import gaussian_integers, normals
 from sfumato.schema import Categorical, Continuous
-from sfumato.synthesizers import HFlow, Maf
+from sfumato.synthesizers import HFlow, Maf, Mog
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -571,6 +574,12 @@ def play_factored() -> None:
     assert playback.play(HFlow.trials()[0], tables=["counted"], changes=changes).violations == ()
 
 
+def play_laplace() -> None:
+    """Record-play of a sum with Laplace noise: a row that joins."""
+    changes = [change for change in neighbours(Relation.ADD_OR_REMOVE_ONE) if change.name == "add"]
+    assert playback.play(Mog.trials()[2], tables=["counted"], changes=changes, turns=1).violations == ()
+
+
 SHOWING = ("add", "new level", "out of range")
 
 BUGS = (
@@ -651,6 +660,43 @@ BUGS = (
         _one_nonce_for_a_group,
         test_steps.test_noise_differs_between_steps_that_are_drawn_ahead,
         {"kind": "factored"},
+    ),
+    Bug(
+        "Laplace noise of half the scale",
+        lambda patch: patch.setattr(
+            curator, "laplace_scale", lambda epsilon, moved: test_laplace.laplace_scale(epsilon, moved) // 2
+        ),
+        test_laplace.test_noise_scale_of_a_laplace_sum,
+        {"adjacency": Adjacency(), "factor": 1},
+    ),
+    Bug(
+        "unit forgotten in Laplace noise",
+        lambda patch: patch.setattr("sfumato.privacy.adjacency.Adjacency.sum_factor", 1),
+        test_laplace.test_noise_scale_of_a_laplace_sum,
+        {"adjacency": Adjacency(unit="person", max_rows=3), "factor": 3},
+    ),
+    Bug(
+        "Laplace noise reused over calls",
+        lambda patch: patch.setattr(
+            curator, "laplace_integers", lambda key, call, *given: test_laplace.laplace_integers(key, 1, *given)
+        ),
+        test_laplace.test_calls_and_keys_have_noise_of_their_own_and_a_key_repeats_it,
+    ),
+    Bug(
+        "Euclidean clip where absolute values are charged",
+        lambda patch: patch.setattr(AbsoluteClip, "norms", FlatClip.norms),
+        test_laplace.test_no_row_exceeds_the_bound_in_absolute_values,
+    ),
+    Bug(
+        "Euclidean clip behind a Laplace door",
+        lambda patch: patch.setattr(AbsoluteClip, "norms", FlatClip.norms),
+        play_laplace,
+    ),
+    Bug(
+        "Laplace sums accounted as choices",
+        lambda patch: patch.setattr(accounting, "pure_loss", accounting._choice_pld),
+        golden_laplace.test_sums_compose_as_randomised_responses_do,
+        {"epsilon": 0.1, "times": 20, "golden": 1.597981},
     ),
     Bug("key from the clock", _key_from_the_clock, test_noise.test_keys_are_256_bits_of_system_entropy),
     Bug("fixed key", _fixed_key, test_noise.test_keys_are_256_bits_of_system_entropy),

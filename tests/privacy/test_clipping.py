@@ -11,11 +11,11 @@ from sfumato.errors import ArgumentError
 from sfumato.privacy.clipping import GRID, FlatClip
 
 
-def grid_rows(vectors, bound: float = 1.0) -> np.ndarray:
+def grid_rows(vectors, bound: float = 1.0, kind: type[FlatClip] = FlatClip) -> np.ndarray:
     """Each row's own whole-number contribution, as float64: one row valid at a time."""
     leaves = jax.tree.leaves(vectors)
     num_rows = leaves[0].shape[0]
-    clip = FlatClip(bound=bound)
+    clip = kind(bound=bound)
 
     def one(i):
         pick = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, i, 1), vectors)

@@ -18,6 +18,7 @@ from sfumato.privacy.events import (
     Exposure,
     FixedSizeGaussian,
     GaussianSum,
+    LaplaceSum,
     NonPrivate,
     PoissonGaussian,
     event_from_dict,
@@ -32,6 +33,7 @@ EVENTS = (
     PoissonGaussian(rate=0.1, noise_multiplier=1.5, steps=10, max_rows=2),
     FixedSizeGaussian(rows=100, batch=10, noise_multiplier=1.0, steps=3),
     ExponentialChoice(epsilon=0.5),
+    LaplaceSum(epsilon=0.5),
     Exposure(delta=1e-7),
     NonPrivate(reason="test"),
 )
@@ -52,6 +54,8 @@ def test_values_that_would_mean_no_noise_are_refused():
     for value in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(ArgumentError):
             GaussianSum(noise_multiplier=value)
+        with pytest.raises(ArgumentError):
+            LaplaceSum(epsilon=value)
         with pytest.raises(ArgumentError):
             Budget(epsilon=value, delta=1e-6)
         with pytest.raises(ArgumentError):

@@ -101,7 +101,10 @@ def test_the_ledger_admits_every_call_and_then_charges_nothing():
         ledger.charge(GaussianSum(noise_multiplier=100.0), "too late")
 
 
-@pytest.mark.parametrize(("name", "place", "seed"), [*TRIALS, pytest.param("maf", 1, 5, id="seed")])
+@pytest.mark.parametrize(
+    ("name", "place", "seed"),
+    [*TRIALS, pytest.param("mog", 2, None, id="laplace"), pytest.param("maf", 1, 5, id="seed")],
+)
 def test_the_certificate_is_infinite_and_stays_so_in_a_file(name, place, seed, tmp_path):
     method, schema = REGISTRY[name].trials()[place], SCHEMAS["mixed"]
     release = sf.fit_without_privacy(text_table(trial_rows("mixed", 60, 0), schema), schema, method=method, seed=seed)

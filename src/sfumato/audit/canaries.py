@@ -23,7 +23,7 @@ from scipy.stats import binom
 
 from sfumato.checks import whole
 from sfumato.privacy import Adjacency, Curator, FixedSizeSampling, PoissonSampling, Relation, SgdPlan
-from sfumato.privacy.events import Event, ExponentialChoice, GaussianSum
+from sfumato.privacy.events import Event, ExponentialChoice, GaussianSum, LaplaceSum
 from sfumato.privacy.factors import FactoredLoss, Rule, VectorRule
 from sfumato.privacy.queries import CountQuery, DistanceQuery, ScoreQuery, SumQuery
 
@@ -112,15 +112,8 @@ class CanaryCurator(Curator):
 
     def noisy_sum_at(self, query: SumQuery | CountQuery, *, noise_multiplier: float) -> np.ndarray:
         """The real noisy sum over canaries; the method is given what an empty table might have answered."""
-        num, asked, turn = self._canaries.num, _ASKED * query.clip.bound, self._turn
-        self._turn = -turn
-
-        def pull(row: dict[str, Array]) -> Array:
-            own = jnp.where(jnp.arange(num) == row["index"], asked * turn * row["sign"], 0.0).astype(jnp.float32)
-            return jnp.concatenate([own, own])
-
-        charged = len(self._ledger.entries)
-        loud = SumQuery(function=pull, num_entries=2 * num, clip=query.clip, purpose=query.purpose)
+        num, turn, charged = self._canaries.num, self._turn, len(self._ledger.entries)
+        loud = self._loud(query)
         seen = super().noisy_sum_at(loud, noise_multiplier=noise_multiplier) / query.clip.bound
         sigma = noise_multiplier * self._ledger.adjacency.sum_factor
         along = turn * (seen[:num] + seen[num:]) / sqrt(2)
@@ -130,8 +123,30 @@ class CanaryCurator(Curator):
         self._note(query.purpose, GaussianSum(noise_multiplier=noise_multiplier), scores, noise[None], charged)
         return self._random.normal(0, sigma * query.clip.bound, query.num_entries)
 
+    def noisy_laplace_sum(self, query: SumQuery, *, epsilon: float) -> np.ndarray:
+        """The real Laplace sum over canaries, of which each may have half of the bound at both of its coordinates."""
+        num, turn, charged = self._canaries.num, self._turn, len(self._ledger.entries)
+        seen = turn * super().noisy_laplace_sum(self._loud(query), epsilon=epsilon) / query.clip.bound
+        adjacency = self._ledger.adjacency
+        scale = adjacency.sum_factor / epsilon
+        scores = laplace_log_ratio(seen.reshape(2, num), scale, adjacency)
+        noise = (seen - self._pull_of_all() / sqrt(2)) / (sqrt(2) * scale)
+        self._note(query.purpose, LaplaceSum(epsilon=epsilon), scores, turn * noise[None], charged)
+        return self._random.laplace(0, scale * query.clip.bound, query.num_entries)
+
+    def _loud(self, query: SumQuery | CountQuery) -> SumQuery:
+        """A sum with the method's own clipping in which each canary asks for far more than its bound, in turns."""
+        num, asked, turn = self._canaries.num, _ASKED * query.clip.bound, self._turn
+        self._turn = -turn
+
+        def pull(row: dict[str, Array]) -> Array:
+            own = jnp.where(jnp.arange(num) == row["index"], asked * turn * row["sign"], 0.0).astype(jnp.float32)
+            return jnp.concatenate([own, own])
+
+        return SumQuery(function=pull, num_entries=2 * num, clip=query.clip, purpose=query.purpose)
+
     def _pull_of_all(self) -> np.ndarray:
-        """What sound clipping lets the canaries add at each of their coordinates, in bounds."""
+        """What sound clipping by the Euclidean norm lets the canaries add at each of their coordinates, in bounds."""
         adjacency, coins = self._ledger.adjacency, self._canaries.coins
         if adjacency.relation is Relation.REPLACE_ONE:
             own = np.where(coins, 1.0, -1.0)
@@ -243,3 +258,10 @@ def log_ratio(
         weight = jnp.asarray(binom.logpmf(taken, adjacency.max_rows, min(1.0, rate)))
     pulled = lambda sign: logsumexp(weight + (2 * sign * taken * seen[:, None] - taken**2) / (2 * sigma**2), axis=1)
     return pulled(1.0) - (pulled(-1.0) if adjacency.relation is Relation.REPLACE_ONE else 0.0)
+
+
+def laplace_log_ratio(seen: Float[np.ndarray, "coordinate canary"], scale: float, adjacency: Adjacency) -> np.ndarray:
+    """The same of a Laplace sum: each row of a canary that is in pulls by half a bound at both coordinates."""
+    pull = adjacency.max_rows / 2
+    other = -pull if adjacency.relation is Relation.REPLACE_ONE else 0.0
+    return np.asarray(np.sum(np.abs(seen - other) - np.abs(seen - pull), axis=0) / scale)

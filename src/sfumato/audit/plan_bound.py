@@ -16,7 +16,7 @@ import numpy as np
 from sfumato.audit.bounds import error_limits
 from sfumato.privacy.accounting import headline, privacy_loss
 from sfumato.privacy.adjacency import Adjacency
-from sfumato.privacy.events import Event, GaussianSum, PoissonGaussian
+from sfumato.privacy.events import Event, GaussianSum, LaplaceSum, PoissonGaussian
 
 _STEP = 1e-3
 _GRID = np.concatenate([[0.0], np.geomspace(1e-3, 30, 120)])
@@ -73,9 +73,14 @@ def least_miss(events: Sequence[Event], false_alarm: float) -> float:
 
 def scaled(events: Sequence[Event], factor: float) -> list[Event]:
     """The same events with all noise multiplied by a factor."""
-    return [
-        replace(event, noise_multiplier=event.noise_multiplier * factor)
-        if isinstance(event, GaussianSum | PoissonGaussian)
-        else event
-        for event in events
-    ]
+    return [_scaled(event, factor) for event in events]
+
+
+def _scaled(event: Event, factor: float) -> Event:
+    match event:
+        case GaussianSum() | PoissonGaussian():
+            return replace(event, noise_multiplier=event.noise_multiplier * factor)
+        case LaplaceSum():
+            return replace(event, epsilon=event.epsilon / factor)
+        case _:
+            return event

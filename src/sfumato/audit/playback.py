@@ -27,7 +27,7 @@ from sfumato.errors import ArgumentError
 from sfumato.privacy import Budget, Curator, PoissonSampling, Randomness, Relation, step
 from sfumato.privacy.clipping import GRID
 from sfumato.privacy.counting import cell_counts
-from sfumato.privacy.events import ExponentialChoice, Exposure, GaussianSum
+from sfumato.privacy.events import ExponentialChoice, Exposure, GaussianSum, LaplaceSum
 from sfumato.privacy.factors import FactoredLoss
 from sfumato.privacy.queries import CountQuery, DistanceQuery
 from sfumato.progress import Progress, quiet
@@ -139,6 +139,9 @@ class _Doors(Curator):
     def _asked_sum(self, query: Any, noise_multiplier: float) -> str:
         return self._asked("sum", query.purpose, query.num_entries, query.clip, noise_multiplier)
 
+    def _asked_laplace(self, query: Any, epsilon: float) -> str:
+        return self._asked("laplace", query.purpose, query.num_entries, query.clip, epsilon)
+
     def _asked_choice(self, query: Any, epsilon: float) -> str:
         public: tuple[Any, ...] = ()
         if isinstance(query, DistanceQuery):
@@ -182,6 +185,11 @@ class Recorder(_Doors):
         self._tape.put(self._asked_sum(query, noise_multiplier), self._exact(query), answer)
         return answer
 
+    def noisy_laplace_sum(self, query: Any, *, epsilon: float) -> np.ndarray:
+        answer = super().noisy_laplace_sum(query, epsilon=epsilon)
+        self._tape.put(self._asked_laplace(query, epsilon), self._exact(query), answer)
+        return answer
+
     def noisy_choice(self, query: Any, *, epsilon: float) -> int:
         answer = super().noisy_choice(query, epsilon=epsilon)
         self._tape.put(self._asked_choice(query, epsilon), self._exact(query), answer)
@@ -221,6 +229,13 @@ class Player(_Doors):
         exact, answer = self._tape.take(self._asked_sum(query, noise_multiplier))
         # The norm of whole grid steps may be a root, which a float rounds; a step has 2**20 grid steps.
         self._compare(np.linalg.norm(self._exact(query) - exact) / query.grid_norm * (1 - 1e-12), "a sum")
+        return answer
+
+    def noisy_laplace_sum(self, query: Any, *, epsilon: float) -> np.ndarray:
+        self._charge(LaplaceSum(epsilon=epsilon), query.purpose)
+        exact, answer = self._tape.take(self._asked_laplace(query, epsilon))
+        # Laplace noise covers the sum of absolute values, and a row's is a whole number of grid steps.
+        self._compare(np.sum(np.abs(self._exact(query) - exact)), "a sum")
         return answer
 
     def noisy_choice(self, query: Any, *, epsilon: float) -> int:

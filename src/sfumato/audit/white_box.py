@@ -15,7 +15,7 @@ from sfumato.audit.repeats import repeats
 from sfumato.encoding.layout import layout_of
 from sfumato.privacy import Adjacency, Budget, Ledger, Randomness, Relation
 from sfumato.privacy.accounting import headline
-from sfumato.privacy.events import Event
+from sfumato.privacy.events import Event, LaplaceSum
 from sfumato.progress import Progress, quiet
 from sfumato.synthesizers import Synthesizer
 
@@ -60,7 +60,7 @@ class Observations:
 
     def finding(self, confidence: float) -> Finding:
         """The lower bound that fits the participation, beside the certified epsilon."""
-        way = "fixed" if self._is_fixed() and self.participation == "planned" else self.participation
+        way = "fixed" if self._is_of_unknown_law() else self.participation
         lower = self._lower(way, confidence)
         return Finding(
             name=self.name,
@@ -84,8 +84,11 @@ class Observations:
             return threshold_bound(self.inside, self.outside, self.delta, confidence)
         return plan_bound(self.inside, self.outside, self.events, self.adjacency, self.delta, confidence)
 
-    def _is_fixed(self) -> bool:
-        return self.adjacency.relation is Relation.REPLACE_ONE
+    def _is_of_unknown_law(self) -> bool:
+        """Batches of fixed size, as planned; and Laplace noise where all take part, whose scores are not normal."""
+        if self.participation == "planned":
+            return self.adjacency.relation is Relation.REPLACE_ONE
+        return any(isinstance(event, LaplaceSum) for event in self.events)
 
     def parts(self, num: int) -> list["Observations"]:
         """So many parts of these observations: as good as so many runs, since canaries are independent."""

@@ -18,17 +18,30 @@ weights, and to sqrt(3) as norms. A row of cells is the mean over some of their 
 lies in it. The weights are those for which noise costs least likelihood, to second order: the noise on block i costs
 A_i / w_i^2, and sum A_i / w_i^2 is least under sum w_i^2 = 1 at w_i^2 proportional to sqrt(A_i).
 
+Laplace noise, the paper's other one, hides a row by the sum of the absolute values of its vector. Off-diagonal entries
+are then multiplied with w = 2^(1/3). With |v_k| <= 1 the absolute values of v_k add up to at most sqrt(d), and those of
+its square to at most sum_i v_i^2 + w sum_(i<j) (v_i^2 + v_j^2) / 2 <= 1 + w (d - 1) / 2 = s. Hence
+
+    sum of absolute values <= sum_k r_k (a + b sqrt(d) + c s) = a + b sqrt(d) + c s = 1,
+
+which does not grow with the number of components either. It is tight as well: a row on the diagonal of a ball, with d
+equal entries, that one component alone answers for reaches all three bounds at once. The weights are again those that
+cost least: sum A_i / w_i^2 is least under sum n_i w_i = 1 at w_i proportional to (A_i / n_i)^(1/3), with n_i the bound
+of block i. The same rule gives w: an off-diagonal error counts twice in a symmetric matrix, so A is doubled, and n is
+the same where the bound is reached.
+
 Composition: the noise of every round is fixed before the first answer, so the ledger's accountants (PLD, RDP beside it)
-compose plain Gaussian sums. Not offered is the paper's other noise, Laplace: the doors draw none, and by its norm, the
-sum of absolute entries, a row would be as large as a + b sqrt(d) + c d.
+compose plain Gaussian sums, or sums that are epsilon-private each (``privacy/pure.py``).
 
 Reference: Park, Foulds, Choudhary, Welling 2017 ("DP-EM"), which divides rows by a public bound once and for all and
 charges weights, means and covariances apart; the zooming follows Biswas, Dong, Kamath, Ullman 2020 ("CoinPress").
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from math import sqrt
+from math import cbrt, sqrt
+from typing import Literal, TypeAlias
 
 import equinox as eqx
 import jax
@@ -37,11 +50,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from sfumato.checks import positive, whole
+from sfumato.errors import ArgumentError
 from sfumato.fitting.flow_loss import spread
 from sfumato.models.cells import point_in_cell
 from sfumato.models.flows.bijection import Bijection
 from sfumato.models.mixture import GaussianMixture
-from sfumato.privacy import Curator, FlatClip, SumQuery
+from sfumato.privacy import AbsoluteClip, Curator, FlatClip, SumQuery
+
+Noise: TypeAlias = Literal["gaussian", "laplace"]
 
 _DRAWS = 8
 _CANDIDATES = 2_000
@@ -55,17 +71,20 @@ class EmSettings:
     """A mixture's size and how it is fitted.
 
     ``reach`` is how many deviations past sqrt(d) the ball of a component goes; ``floor`` is the least deviation of a
-    component in any direction, in units of the scaled features.
+    component in any direction, in units of the scaled features. ``noise`` is that of each round's sum.
     """
 
     components: int = 10
     rounds: int = 20
     reach: float = 1.5
     floor: float = 0.03
+    noise: Noise = "gaussian"
 
     def __post_init__(self) -> None:
         whole(1, components=self.components, rounds=self.rounds)
         positive(reach=self.reach, floor=self.floor)
+        if self.noise not in ("gaussian", "laplace"):
+            raise ArgumentError(f"Expected noise={self.noise!r} to be 'gaussian' or 'laplace'.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +102,26 @@ class Ball:
     @cached_property
     def weights(self) -> tuple[float, float, float]:
         """Of counts, places and squares: positive, with squares that add up to one."""
-        d, radius = self.num_features, self.radius
-        # What unit noise on a block costs, up to a common factor: the error of a count enters mean and spread too.
-        costs = sqrt(0.5 + d / 4), radius * sqrt(d / 2), radius**2 * sqrt(d * (d + 1) / 8)
-        a, b, c = (sqrt(cost / sum(costs)) for cost in costs)
+        roots = [sqrt(cost) for cost in self.costs]
+        a, b, c = (sqrt(root / sum(roots)) for root in roots)
         return a, b, c
+
+    @property
+    def costs(self) -> tuple[float, float, float]:
+        """What unit noise on a block costs, up to a common factor: the error of a count enters mean and spread too."""
+        d, radius = self.num_features, self.radius
+        squares = d + d * (d - 1) / self.off_diagonal**2
+        return 0.5 + d / 4, radius**2 * d / 2, radius**4 * squares / 4
+
+    @property
+    def off_diagonal(self) -> float:
+        """What off-diagonal entries of squares are multiplied with; here so that their norm is that of the matrix."""
+        return sqrt(2)
+
+    @property
+    def clip(self) -> FlatClip:
+        """The norm in which rows have a vector of at most one."""
+        return FlatClip(bound=1.0)
 
     @property
     def block(self) -> int:
@@ -96,13 +130,40 @@ class Ball:
 
     @cached_property
     def triangle(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows and columns of the upper triangle, and what makes its norm that of the matrix."""
+        """Rows and columns of the upper triangle, and what its entries are multiplied with."""
         rows, columns = np.triu_indices(self.num_features)
-        return rows, columns, np.where(rows == columns, 1.0, sqrt(2)).astype(np.float32)
+        return rows, columns, np.where(rows == columns, 1.0, self.off_diagonal).astype(np.float32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbsoluteBall(Ball):
+    """The same with a row's vector weighted for Laplace noise: its absolute values add up to at most one."""
+
+    @cached_property
+    def weights(self) -> tuple[float, float, float]:
+        """Of counts, places and squares: positive, and one in all when each is multiplied with its block's bound."""
+        terms = [cbrt(cost / bound) for cost, bound in zip(self.costs, self.bounds, strict=True)]
+        whole_ = sum(term * bound for term, bound in zip(terms, self.bounds, strict=True))
+        a, b, c = (term / whole_ for term in terms)
+        return a, b, c
+
+    @property
+    def bounds(self) -> tuple[float, float, float]:
+        """How large the absolute values of each block can be in sum, for a place in the unit ball."""
+        return 1.0, sqrt(self.num_features), 1 + self.off_diagonal * (self.num_features - 1) / 2
+
+    @property
+    def off_diagonal(self) -> float:
+        """That costs least (module docstring)."""
+        return cbrt(2)
+
+    @property
+    def clip(self) -> FlatClip:
+        return AbsoluteClip(bound=1.0)
 
 
 class RowMoments(eqx.Module):
-    """A row's part in one round: its vector has the norm one at most (module docstring).
+    """A row's part in one round: its vector has the norm one at most, the norm of its ball (module docstring).
 
     ``view`` sends features to where the mixture lives. ``key`` is public; with the bits of the row it says where in its
     cells points are taken, so that rows of equal levels differ from round to round and nothing but the row is needed.
@@ -148,24 +209,35 @@ def fit_mixture(
 ) -> GaussianMixture:
     """A mixture of the rows, seen through ``view``, after so many rounds; the start does not look at them.
 
-    Cost: ``rounds`` Gaussian sums, ``share`` of the budget together; None takes all that is left of it.
+    Cost: ``rounds`` Gaussian or Laplace sums, ``share`` of the budget together; None takes all that is left of it.
     Sensitivity: one (module docstring).
     """
-    ball = Ball(num_features=num_features, reach=settings.reach)
+    kind = AbsoluteBall if settings.noise == "laplace" else Ball
+    ball = kind(num_features=num_features, reach=settings.reach)
     start_key, point_key = jax.random.split(key)
     estimate = Estimate.start(settings, num_features, start_key)
-    multiplier = round_noise(curator, share, settings.rounds)
+    ask, deviation = noisy_door(curator, settings, share)
     for number in range(settings.rounds):
         point = jax.random.fold_in(point_key, number)
         query = SumQuery(
             function=RowMoments(estimate.mixture(), view, point, ball, _DRAWS if discrete else 1),
             num_entries=settings.components * ball.block,
-            clip=FlatClip(bound=1.0),
+            clip=ball.clip,
             purpose=f"moments of a mixture, round {number + 1} of {settings.rounds}",
         )
-        answer = curator.noisy_sum_at(query, noise_multiplier=multiplier)
-        estimate = estimate.after(answer, ball, curator.noise_at(1.0, multiplier), gain(number, settings.rounds))
+        estimate = estimate.after(ask(query), ball, deviation, gain(number, settings.rounds))
     return estimate.mixture()
+
+
+def noisy_door(
+    curator: Curator, settings: EmSettings, share: float | None
+) -> tuple[Callable[[SumQuery], np.ndarray], float]:
+    """The door that every round goes through, and the deviation of its noise: both fixed before the first answer."""
+    if settings.noise == "laplace":
+        epsilon = curator.laplace_epsilon(settings.rounds, share=share)
+        return lambda query: curator.noisy_laplace_sum(query, epsilon=epsilon), curator.laplace_noise(1.0, epsilon)
+    multiplier = round_noise(curator, share, settings.rounds)
+    return lambda query: curator.noisy_sum_at(query, noise_multiplier=multiplier), curator.noise_at(1.0, multiplier)
 
 
 def round_noise(curator: Curator, share: float | None, rounds: int) -> float:

@@ -69,7 +69,8 @@ def with_prior(
 ) -> MaskedAutoregressiveFlow:
     """A flow at its start over a mixture of where it sends rows.
 
-    Cost: of a bought mixture ``rounds`` Gaussian sums, ``share`` of the budget together; of a public one nothing.
+    Cost: of a bought mixture ``rounds`` sums with the noise of its settings, ``share`` of the budget together; of a
+    public one nothing.
     """
     num_features = flow.shape.num_features
     if isinstance(prior, MixturePrior):

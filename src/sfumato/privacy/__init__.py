@@ -1,5 +1,6 @@
 """The only room that sees rows. Reading this folder is enough to check the privacy of the whole system."""
 
+from sfumato.privacy.absolute_clipping import AbsoluteClip
 from sfumato.privacy.adjacency import Adjacency, Relation
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.certificate import Certificate
@@ -14,6 +15,7 @@ from sfumato.privacy.randomness import Randomness
 from sfumato.privacy.sampling import FixedSizeSampling, PoissonSampling
 
 __all__ = [
+    "AbsoluteClip",
     "Adjacency",
     "Budget",
     "Certificate",

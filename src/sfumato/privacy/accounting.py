@@ -36,9 +36,11 @@ from sfumato.privacy.events import (
     Exposure,
     FixedSizeGaussian,
     GaussianSum,
+    LaplaceSum,
     NonPrivate,
     PoissonGaussian,
 )
+from sfumato.privacy.pure import pure_loss
 
 _FINE, _COARSE = 1e-5, 1e-4
 _LEAST_NOISE, _MOST_NOISE = 0.3, 1e7
@@ -47,7 +49,7 @@ _WHOLE_ORDERS = (*range(2, 64), 80, 96, 128, 192, 256, 512, 1024)
 # Fractional orders below 2 matter only at epsilons far above any that protects, and their series may diverge.
 _ORDERS = (*(2 + tenth / 10 for tenth in range(90)), *(order for order in _WHOLE_ORDERS if order > 10))
 # Where RDP is proportional to the order, any order is as quick as another: from 1.01 to 10^6.
-_PLAIN = (GaussianSum, ExponentialChoice, Concentrated)
+_PLAIN = (GaussianSum, ExponentialChoice, LaplaceSum, Concentrated)
 _PLAIN_ORDERS = tuple(1 + 0.01 * 1.05**step for step in range(378))
 
 
@@ -127,9 +129,12 @@ def pld_epsilon(events: tuple[Event, ...], adjacency: Adjacency, delta: float, s
 def privacy_loss(events: Sequence[Event], step: float) -> pld.PrivacyLossDistribution:
     """The privacy loss distribution of events together, under add-or-remove-one; pessimistic on a grid of ``step``."""
     sums = [event for event in events if isinstance(event, GaussianSum)]
-    choices = Counter(event for event in events if isinstance(event, ExponentialChoice))
-    parts = [_pld_of(event, step) for event in events if not isinstance(event, GaussianSum | ExponentialChoice)]
-    parts += [_choice_pld(choice.epsilon, step).self_compose(number) for choice, number in choices.items()]
+    equal = Counter(event for event in events if isinstance(event, ExponentialChoice | LaplaceSum))
+    rest = (event for event in events if not isinstance(event, GaussianSum | ExponentialChoice | LaplaceSum))
+    parts = [_pld_of(event, step) for event in rest]
+    for event, number in equal.items():
+        loss_of = pure_loss if isinstance(event, LaplaceSum) else _choice_pld
+        parts.append(loss_of(event.epsilon, step).self_compose(number))
     if sums:  # Gaussian sums compose exactly into one, which saves discretisation error
         deviation = 1 / sqrt(sum(event.noise_multiplier**-2 for event in sums))
         parts.append(pld.from_gaussian_mechanism(deviation, value_discretization_interval=step))
@@ -172,8 +177,7 @@ def _choice_pld(epsilon: float, step: float) -> pld.PrivacyLossDistribution:
     profile, and a pair that has it dominates in compositions (Zhu, Dong, Wang 2022).
     """
     if epsilon > _LARGE_CHOICE:  # as pure privacy, which is looser and takes no array of losses
-        pure = dpa.pld.common.DifferentialPrivacyParameters(epsilon, 0.0)
-        return pld.from_privacy_parameters(pure, value_discretization_interval=step)
+        return pure_loss(epsilon, step)
     last = max(1, ceil(epsilon / step))
     losses = np.clip(np.arange(-last, last + 1) * step, -epsilon, epsilon)
     deltas = np.expm1((epsilon - losses) / 2) ** 2 * np.exp(losses) / expm1(epsilon)
@@ -185,10 +189,20 @@ def _choice_pld(epsilon: float, step: float) -> pld.PrivacyLossDistribution:
 def rdp_epsilon(
     events: tuple[Event, ...], adjacency: Adjacency, delta: float, orders: tuple[float, ...] = _ORDERS
 ) -> float:
-    """A looser upper bound by Renyi differential privacy; infinite where RDP has no rule for an event."""
+    """A looser upper bound by Renyi differential privacy; infinite where RDP has no rule for an event.
+
+    Laplace sums are epsilon-private, which gives epsilon^2 / 2 of zero-concentrated privacy (Bun and Steinke 2016), or
+    their epsilons on top of that of all else at the same delta (Dwork and Roth 2014): the smaller of the two.
+    """
     events, delta = without_exposures(events, delta)
     if delta <= 0:
         return inf
+    pure = [event.epsilon for event in events if isinstance(event, LaplaceSum)]
+    if pure:
+        rest = tuple(event for event in events if not isinstance(event, LaplaceSum))
+        apart = sum(pure) + (rdp_epsilon(rest, adjacency, delta, orders) if rest else 0.0)
+    else:
+        apart = inf
     relation = dpa.NeighboringRelation.ADD_OR_REMOVE_ONE
     if adjacency.relation is Relation.REPLACE_ONE:
         relation = dpa.NeighboringRelation.REPLACE_ONE
@@ -200,7 +214,7 @@ def rdp_epsilon(
         if named is None or not accountant.supports(named):
             return inf
         accountant.compose(named)
-    return float(accountant.get_epsilon(delta))
+    return min(apart, float(accountant.get_epsilon(delta)))
 
 
 def _rdp_event_of(event: Event, adjacency: Adjacency) -> dpa.DpEvent | None:
@@ -218,6 +232,8 @@ def _rdp_event_of(event: Event, adjacency: Adjacency) -> dpa.DpEvent | None:
         case ExponentialChoice():
             # Bounded range gives eps^2/8 zCDP (Cesar and Rogers 2021).
             return dpa.ZCDpEvent(event.epsilon**2 / 8)
+        case LaplaceSum():
+            return dpa.ZCDpEvent(event.epsilon**2 / 2)
         case Concentrated():
             return dpa.ZCDpEvent(event.rho)
         case _:
@@ -290,18 +306,34 @@ def calibrate(make: Callable[[float], Event], spent: Sequence[Event], adjacency:
     if high < _LEAST_NOISE:
         return make(_LEAST_NOISE)  # less noise gains no accuracy, so the rest stays unspent
     start = brentq(lambda s: roughly(exp(s)) - budget.epsilon, log(low), log(high), xtol=1e-3)
-    return _finish(make, spent, adjacency, budget, exp(start))
+    return make(_finish(lambda multiplier: (make(multiplier),), spent, adjacency, budget, exp(start)))
+
+
+def calibrate_laplace(times: int, spent: Sequence[Event], adjacency: Adjacency, budget: Budget) -> LaplaceSum:
+    """The Laplace sum of least noise of which, after ``spent``, so many stay within the budget together.
+
+    The search begins where epsilons that add up would use the whole budget, and is finished as in ``calibrate``.
+    """
+    make = lambda multiplier: LaplaceSum(epsilon=1 / multiplier)
+    if headline(spent, adjacency, budget.delta).epsilon >= budget.epsilon:
+        raise BudgetError("The budget left is too small for this query at any noise: raise epsilon.")
+    several = lambda multiplier: (make(multiplier),) * times
+    return make(_finish(several, spent, adjacency, budget, times / budget.epsilon))
 
 
 def _finish(
-    make: Callable[[float], Event], spent: Sequence[Event], adjacency: Adjacency, budget: Budget, start: float
-) -> Event:
+    make: Callable[[float], tuple[Event, ...]],
+    spent: Sequence[Event],
+    adjacency: Adjacency,
+    budget: Budget,
+    start: float,
+) -> float:
     """From a rough multiplier to one whose stated epsilon is within the budget, and within 1e-3 of it."""
     multiplier, over, within = start, 0.0, inf
     for _ in range(60):
-        stated = headline((*spent, make(multiplier)), adjacency, budget.delta).epsilon
+        stated = headline((*spent, *make(multiplier)), adjacency, budget.delta).epsilon
         if budget.epsilon - 1e-3 * min(1.0, budget.epsilon) <= stated <= budget.epsilon:
-            return make(multiplier)
+            return multiplier
         if stated > budget.epsilon:
             over = max(over, multiplier)
         else:

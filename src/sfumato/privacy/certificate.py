@@ -11,7 +11,7 @@ from sfumato.errors import ArgumentError
 from sfumato.privacy.accounting import clt_epsilon, headline, rdp_epsilon
 from sfumato.privacy.adjacency import Adjacency, Relation
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.events import Event, NonPrivate, event_from_dict, event_to_dict
+from sfumato.privacy.events import Event, LaplaceSum, NonPrivate, event_from_dict, event_to_dict
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.randomness import Randomness
 
@@ -136,7 +136,6 @@ def _certificate(
     events = tuple(event for _, event in charges)
     stated = headline(events, adjacency, delta)
     private = stated.epsilon < inf
-    noisy = not events or any(not isinstance(event, NonPrivate) for event in events)
     return Certificate(
         status="for release" if private else "not for release",
         epsilon=stated.epsilon,
@@ -154,7 +153,7 @@ def _certificate(
         randomness={
             "source": "256 bits of operating system entropy" if randomness.source == "os" else randomness.source,
             "generator": "ChaCha20",
-            "noise": "rounded Gaussian on an integer grid" if noisy else "none",
+            "noise": _noise_words(events),
             "hardened": randomness.source == "os",
         },
         public=public,
@@ -162,6 +161,15 @@ def _certificate(
         versions={name: version(name) for name in ("sfumato", "jax", "numpy", "dp-accounting")}
         | {"python": platform.python_version()},
     )
+
+
+def _noise_words(events: tuple[Event, ...]) -> str:
+    kinds = {type(event) for event in events} - {NonPrivate}
+    if events and not kinds:
+        return "none"
+    laws = ["rounded Gaussian"] if kinds != {LaplaceSum} else []
+    laws += ["two-sided geometric (Laplace)"] if LaplaceSum in kinds else []
+    return f"{' and '.join(laws)} on an integer grid"
 
 
 def _number_out(value: float) -> float | str:

@@ -56,3 +56,7 @@ def keystream(key: UInt32[Array, "8"], nonce: UInt32[Array, "3"], num_words: int
     # Not unrolled: one kernel of all rounds takes minutes to compile, on a GPU above all.
     mixed = jax.lax.fori_loop(0, 10, _double_round, start)
     return jnp.stack([a + b for a, b in zip(mixed, start, strict=True)], axis=1).reshape(-1)[:num_words]
+
+
+compiled_keystream = jax.jit(keystream, static_argnums=2)
+"""The same as one compiled program a length, for callers that are not compiled themselves."""

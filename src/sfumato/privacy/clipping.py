@@ -23,7 +23,8 @@ MOST_ROWS_AT_ONCE = 1024
 """Rows that a 32-bit sum can hold: 1,024 rows of at most 2**20 a coordinate stay below 2**31."""
 
 _UNIT_ROUNDOFF = 2.0**-24
-_LARGE_LEAF = 2**14
+LARGE_LEAF = 2**14
+"""Entries of a leaf that are summed in float32 at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,11 +99,15 @@ class FlatClip:
     def factors(self, vectors: PyTree[Float[Array, "row ..."]], valid: Bool[Array, " row"]) -> Float[Array, " row"]:
         """What each row is multiplied with to stand on the grid; zero for rows that do not count."""
         leaves = jax.tree.leaves(vectors)
-        norm = jnp.sqrt(sum(_squares(leaf) for leaf in leaves))
+        norm = self.norms(leaves)
         target = self.bound * (1 - _slack(leaves))
         scale = jnp.minimum(1.0 - _slack(leaves), target / norm) * (GRID / self.bound)
         usable = valid & jnp.isfinite(norm)
         return jnp.where(usable, scale, 0.0).astype(jnp.float32)
+
+    def norms(self, leaves: list[Float[Array, "row ..."]]) -> Float[Array, " row"]:
+        """The norm of each row over all arrays of its vector; here the Euclidean one."""
+        return jnp.sqrt(sum(_squares(leaf) for leaf in leaves))
 
 
 def from_memory(function: Callable[[Any], Any], values: Any, needed: Bool[Array, ""]) -> Any:
@@ -130,11 +135,11 @@ def _as_float32(leaf: Array) -> Array:
 
 def _squares(leaf: Array) -> Array:
     flat = leaf.reshape(leaf.shape[0], -1)
-    if flat.shape[1] > _LARGE_LEAF:
+    if flat.shape[1] > LARGE_LEAF:
         return jnp.sum(flat.astype(jnp.float64) ** 2, axis=1)
     return jnp.sum(flat * flat, axis=1).astype(jnp.float64)
 
 
 def _slack(leaves: list[Array]) -> float:
     sizes = [leaf[0].size for leaf in leaves]
-    return (max(min(size, _LARGE_LEAF) for size in sizes) + 8) * _UNIT_ROUNDOFF
+    return (max(min(size, LARGE_LEAF) for size in sizes) + 8) * _UNIT_ROUNDOFF

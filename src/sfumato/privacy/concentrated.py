@@ -12,14 +12,14 @@ from fractions import Fraction
 from math import inf, nextafter, sqrt
 
 from sfumato.errors import BudgetError
-from sfumato.privacy.events import Event, ExponentialChoice, GaussianSum
+from sfumato.privacy.events import Event, ExponentialChoice, GaussianSum, LaplaceSum
 
 
 def rho_of(event: Event) -> Fraction:
     """The rho of one sum or choice, exactly.
 
     A Gaussian sum of multiplier m has 1 / (2 m^2). The log odds of an exponential choice at epsilon lie in a range of
-    width epsilon, which gives epsilon^2 / 8.
+    width epsilon, which gives epsilon^2 / 8; those of a Laplace sum in twice that, which gives epsilon^2 / 2.
 
     >>> rho_of(GaussianSum(noise_multiplier=2.0)), rho_of(ExponentialChoice(epsilon=0.5))
     (Fraction(1, 8), Fraction(1, 32))
@@ -29,6 +29,8 @@ def rho_of(event: Event) -> Fraction:
             return 1 / (2 * Fraction(event.noise_multiplier) ** 2)
         case ExponentialChoice():
             return Fraction(event.epsilon) ** 2 / 8
+        case LaplaceSum():
+            return Fraction(event.epsilon) ** 2 / 2
         case _:
             raise BudgetError("A reserve pays for sums over all rows and for choices, and for nothing else.")
 

@@ -19,12 +19,14 @@ from jaxtyping import Array, Float, PyTree
 
 from sfumato.checks import whole
 from sfumato.errors import ArgumentError
+from sfumato.privacy.absolute_clipping import AbsoluteClip
 from sfumato.privacy.chacha import keystream
 from sfumato.privacy.choice import draw_index, exponential_weights
 from sfumato.privacy.clipping import GRID
 from sfumato.privacy.counting import exact_scores, exact_sum
-from sfumato.privacy.events import ExponentialChoice, Exposure, GaussianSum
+from sfumato.privacy.events import ExponentialChoice, Exposure, GaussianSum, LaplaceSum
 from sfumato.privacy.factors import FactoredLoss
+from sfumato.privacy.laplace import laplace_integers, laplace_scale
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.levels import Texts, least_threshold, texts_above
 from sfumato.privacy.noise import check_deviation, gaussian_integers
@@ -51,7 +53,8 @@ class Curator:
     """The two doors to private rows, and the ledger that both charge before they draw noise.
 
     ``noisy_sum`` and ``noisy_descent`` are the first door (a bounded sum), ``noisy_choice`` is the second.
-    ``noisy_levels`` is the first with a threshold, for columns of texts that nobody has listed.
+    ``noisy_levels`` is the first with a threshold, for columns of texts that nobody has listed, and
+    ``noisy_laplace_sum`` the first with Laplace noise.
     """
 
     def __init__(
@@ -121,6 +124,21 @@ class Curator:
         event = self._ledger.calibrate(lambda multiplier: GaussianSum(noise_multiplier=multiplier))
         return event.noise_multiplier  # type: ignore[union-attr]
 
+    def laplace_noise(self, bound: float, epsilon: float) -> float:
+        """The standard deviation of Laplace noise on each entry of a sum at this bound: public, no cost."""
+        return sqrt(2) * self._ledger.adjacency.sum_factor * bound / epsilon
+
+    def laplace_epsilon(self, times: int, *, share: float | None = None) -> float:
+        """The epsilon of each of so many Laplace sums, with a share of the budget together or all that is left of it.
+
+        All that is left is found by the accountant. A share is one of mu squared, as of Gaussian sums: so many sums
+        have the rho of one Gaussian sum at that share, and the accountant says what is left then. Public, no cost.
+        """
+        whole(1, times=times)
+        if share is not None:
+            return 1 / (self.noise_multiplier(share) * sqrt(times))
+        return self._ledger.calibrate_laplace(times).epsilon
+
     def reserve(self, purpose: str) -> Fraction:
         """Charge all that is left of the budget as one total rho, and pay for later sums and choices from it.
 
@@ -150,6 +168,24 @@ class Curator:
             total = exact_sum(self._rows, query)
             noise = gaussian_integers(self._randomness.key, nonce(call, 0, Stream.NOISE), query.num_draws, deviation)
             return np.asarray((total + noise[: query.num_entries]) * (query.grid_unit / GRID))
+
+    def noisy_laplace_sum(self, query: SumQuery, *, epsilon: float) -> np.ndarray:
+        """First door, with Laplace noise: the sum over all rows of a vector that is clipped by absolute values.
+
+        Cost: one ``LaplaceSum`` event at ``epsilon``, charged before the noise is drawn. ``epsilon`` must be fixed
+        before the first answer, or be paid from a ``reserve``.
+        Sensitivity: in the sum of absolute values, the clipping bound times the number of rows that neighbours differ
+        in (twice the bound under replace-one).
+        """
+        if not isinstance(query.clip, AbsoluteClip):
+            raise ArgumentError("Laplace noise covers sums that are clipped by absolute values: use AbsoluteClip.")
+        call = self._charge(LaplaceSum(epsilon=epsilon), query.purpose)
+        scale = laplace_scale(epsilon, self._ledger.adjacency.sum_factor * GRID)
+        with jax.enable_x64(True):
+            total = np.asarray(exact_sum(self._rows, query)).tolist()
+        noise = laplace_integers(self._randomness.key, call, query.num_entries, scale)
+        unit = query.grid_unit / GRID
+        return np.array([(entry + drawn) * unit for entry, drawn in zip(total, noise, strict=True)])
 
     def noisy_levels(self, *, share: float, delta: float, purpose: str) -> tuple[Mapping[str, int], ...]:
         """First door, over texts that nobody has listed: for each column of texts those that many rows have.

@@ -86,6 +86,20 @@ class ExponentialChoice:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LaplaceSum:
+    """One sum over all rows with two-sided geometric noise of rate ``epsilon`` over its absolute sensitivity.
+
+    That sensitivity is how far neighbours move the sum, in the sum of absolute values of its entries.
+    """
+
+    kind: ClassVar[str] = "laplace_sum"
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        between(1e-9, 1_000, epsilon=self.epsilon)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Concentrated:
     """Sums and choices whose noise was chosen as answers came in, all within ``rho`` of zero-concentrated privacy.
 
@@ -122,7 +136,14 @@ class NonPrivate:
 
 
 Event: TypeAlias = (
-    GaussianSum | PoissonGaussian | FixedSizeGaussian | ExponentialChoice | Concentrated | Exposure | NonPrivate
+    GaussianSum
+    | PoissonGaussian
+    | FixedSizeGaussian
+    | ExponentialChoice
+    | LaplaceSum
+    | Concentrated
+    | Exposure
+    | NonPrivate
 )
 
 _KINDS: dict[str, type[Event]] = {
@@ -132,6 +153,7 @@ _KINDS: dict[str, type[Event]] = {
         PoissonGaussian,
         FixedSizeGaussian,
         ExponentialChoice,
+        LaplaceSum,
         Concentrated,
         Exposure,
         NonPrivate,

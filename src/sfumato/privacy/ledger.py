@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from sfumato.errors import BudgetError
-from sfumato.privacy.accounting import calibrate, headline, largest_rho
+from sfumato.privacy.accounting import calibrate, calibrate_laplace, headline, largest_rho
 from sfumato.privacy.adjacency import Adjacency
 from sfumato.privacy.budget import Budget
 from sfumato.privacy.concentrated import rho_of
-from sfumato.privacy.events import Concentrated, Event, NonPrivate
+from sfumato.privacy.events import Concentrated, Event, LaplaceSum, NonPrivate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,3 +100,7 @@ class Ledger:
     def calibrate(self, make: Callable[[float], Event]) -> Event:
         """The event of least noise that the rest of the budget covers; charges nothing yet."""
         return calibrate(make, self.events, self._adjacency, self._budget)
+
+    def calibrate_laplace(self, times: int) -> LaplaceSum:
+        """The Laplace sum of least noise that the rest of the budget covers so many times; charges nothing yet."""
+        return calibrate_laplace(times, self.events, self._adjacency, self._budget)

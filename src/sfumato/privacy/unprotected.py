@@ -49,6 +49,14 @@ class Unprotected(Curator):
         """As of the whole budget; nothing is charged against it."""
         return self._ledger.budget.multiplier(1.0)
 
+    def laplace_noise(self, bound: float, epsilon: float) -> float:
+        """None."""
+        return 0.0
+
+    def laplace_epsilon(self, times: int, *, share: float | None = None) -> float:
+        """As of the whole budget; nothing is charged against it."""
+        return super().laplace_epsilon(times, share=1.0 if share is None else share)
+
     def reserve(self, purpose: str) -> Fraction:
         """As of the whole budget; nothing is charged against it."""
         return Fraction(self.least_noise()) ** -2 / 2
@@ -60,6 +68,10 @@ class Unprotected(Curator):
             if isinstance(query, CountQuery):
                 return np.asarray(exact_sum(self._rows, query)) / GRID
             return np.asarray(_plain_total(self._rows, query.function, query.num_entries))
+
+    def noisy_laplace_sum(self, query: SumQuery, *, epsilon: float) -> np.ndarray:
+        """The same sum, as it is."""
+        return self.noisy_sum_at(query, noise_multiplier=1.0)
 
     def noisy_levels(self, *, share: float, delta: float, purpose: str) -> tuple[Mapping[str, int], ...]:
         """Every text that occurs, with its count."""

@@ -11,6 +11,7 @@ from sfumato.privacy.events import (
     Exposure,
     FixedSizeGaussian,
     GaussianSum,
+    LaplaceSum,
     PoissonGaussian,
 )
 from sfumato.privacy.events import NonPrivate as NonPrivateEvent
@@ -82,6 +83,8 @@ def event_words(event: Event) -> str:
             )
         case ExponentialChoice():
             return f"a choice by the exponential mechanism at epsilon {event.epsilon:.4g}"
+        case LaplaceSum():
+            return f"a sum over all rows, Laplace noise on whole numbers at epsilon {event.epsilon:.4g}"
         case Concentrated():
             return f"sums and choices, their noise chosen as answers came in, within rho {event.rho:.4g} in all"
         case Exposure():

@@ -8,7 +8,7 @@ import numpy as np
 
 from sfumato.checks import instance
 from sfumato.encoding.layout import Layout
-from sfumato.fitting.mixture_em import EmSettings, fit_mixture
+from sfumato.fitting.mixture_em import EmSettings, Noise, fit_mixture
 from sfumato.fitting.scaling import ScalingShare, buy_scaling
 from sfumato.models.flows.bijection import Affine
 from sfumato.models.mixture import GaussianMixture
@@ -21,7 +21,8 @@ class Mog:
 
     Guarantees: (epsilon, delta) for one unit; exact likelihood of continuous rows.
     Cost: three Gaussian sums for locations and scales (``scaling``, 4 % of the budget; None buys none), then ``rounds``
-    Gaussian sums of equal noise for all that is left.
+    Gaussian sums of equal noise for all that is left. ``noise="laplace"`` asks Laplace sums in their place, whose noise
+    grows with the number of features.
     Reference: Park, Foulds, Choudhary, Welling 2017, "DP-EM: Differentially Private Expectation Maximization"; the
     baseline of Waites and Cummings 2021.
 
@@ -38,6 +39,7 @@ class Mog:
     rounds: int = EmSettings.rounds
     reach: float = EmSettings.reach
     floor: float = EmSettings.floor
+    noise: Noise = EmSettings.noise
     scaling: ScalingShare | None = ScalingShare()
 
     def __post_init__(self) -> None:
@@ -47,7 +49,9 @@ class Mog:
 
     def em(self) -> EmSettings:
         """The part of the settings that expectation maximisation needs; they are checked there."""
-        return EmSettings(components=self.components, rounds=self.rounds, reach=self.reach, floor=self.floor)
+        return EmSettings(
+            components=self.components, rounds=self.rounds, reach=self.reach, floor=self.floor, noise=self.noise
+        )
 
     @property
     def relation(self) -> Relation:
@@ -58,9 +62,9 @@ class Mog:
 
     @classmethod
     def trials(cls) -> tuple[Self, ...]:
-        """Without and with bought scales."""
+        """Without and with bought scales, and with Laplace noise."""
         tiny = cls(components=2, rounds=2)
-        return (replace(tiny, rounds=1, scaling=None), tiny)
+        return (replace(tiny, rounds=1, scaling=None), tiny, replace(tiny, rounds=1, scaling=None, noise="laplace"))
 
     def fit(self, curator: Curator, layout: Layout) -> GaussianMixture:
         num_features = layout.num_features
