@@ -56,7 +56,7 @@ def default_delta(rows: int | None) -> float:
     >>> default_delta(10**6), default_delta(None)
     (1e-07, 1e-06)
     """
-    return 1e-6 if rows is None else min(1e-6, 0.1 / rows)
+    return 1e-6 if rows is None else min(1e-6, 1 / (10 * rows))
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
