@@ -43,8 +43,11 @@ class CodedModel(eqx.Module):
         return on_cube + jnp.sum(norm.logpdf(features))
 
     def draw_rows(self, key: Array, num_rows: int, count: Int[Array, ""]) -> tuple[Array, Array, Array]:
-        """The codes of so many rows, a bin of each, and a place in each bin; the first ``count`` rows are drawn together:
-        codes evenly among rows that agree in what they hang on, bins evenly among rows of the same code."""
+        """The codes of so many rows, a bin of each, and a place in each bin.
+
+        The first ``count`` rows are drawn together: codes evenly among rows that agree in what they hang on, bins evenly
+        among rows of the same code.
+        """
         first, second, third = jax.random.split(key, 3)
         codes = draw_rows(self.joint, first, num_rows, count)
         keys = jax.random.split(second, codes.shape[1])
