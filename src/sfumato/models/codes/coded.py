@@ -45,8 +45,8 @@ class CodedModel(eqx.Module):
     def draw_rows(self, key: Array, num_rows: int, count: Int[Array, ""]) -> tuple[Array, Array, Array]:
         """The codes of so many rows, a bin of each, and a place in each bin.
 
-        The first ``count`` rows are drawn together: codes evenly among rows that agree in what they hang on, bins evenly
-        among rows of the same code.
+        The first ``count`` rows are drawn together: codes evenly among rows that agree in what they hang on, bins
+        evenly among rows of the same code.
         """
         first, second, third = jax.random.split(key, 3)
         codes = draw_rows(self.joint, first, num_rows, count)
@@ -60,8 +60,8 @@ class CodedModel(eqx.Module):
         """One row of real features."""
         first, second = jax.random.split(key)
         drawn = self.joint.sample(first)
-        inside = self.codec.draw(drawn, jax.random.uniform(second, (3, drawn.size), jnp.float32))
-        codes, bins, places = (part[:, None] for part in (drawn, *inside))
+        in_bins = self.codec.draw(drawn, jax.random.uniform(second, (3, drawn.size), jnp.float32))
+        codes, bins, places = (part[:, None] for part in (drawn, *in_bins))
         low, high = (jnp.take_along_axis(self.codec.edges, bins + more, axis=1) for more in (0, 1))
         inside = (low + places * (high - low))[:, 0]
         found = jnp.full(self.codec.num_features, 0.5)
