@@ -1,7 +1,7 @@
 """The epsilon of Laplace sums, against the exact composition of pure privacy (Kairouz, Oh, Viswanath 2015)."""
 
 import json
-from math import inf, log
+from math import inf, log, sqrt
 
 import numpy as np
 import pytest
@@ -119,3 +119,17 @@ def test_a_certificate_states_laplace_noise_and_is_derived_again():
     both = certify(ledger, Randomness.from_os(), {}).randomness["noise"]
     assert both == "rounded Gaussian and two-sided geometric (Laplace) on an integer grid"
     assert "Laplace" in event_words(LaplaceSum(epsilon=0.2)) and "0.2" in event_words(LaplaceSum(epsilon=0.2))
+
+
+def test_a_certificate_by_zero_concentrated_privacy():
+    """Gaussian and Laplace sums by their rho, never below the headline; no figure where sums are sampled."""
+    budget = Budget(epsilon=3.0, delta=1e-6)
+    ledger = Ledger(budget, Adjacency())
+    for event in (GaussianSum(noise_multiplier=4.0), GaussianSum(noise_multiplier=4.0), LaplaceSum(epsilon=0.25)):
+        ledger.charge(event, "sum")
+    stated = certify(ledger, Randomness.from_os(), {})
+    rho = 2 / (2 * 4.0**2) + 0.25**2 / 2
+    simple = rho + 2 * sqrt(rho * log(1e6))  # Bun and Steinke 2016, proposition 1.3: a looser conversion
+    assert stated.epsilon <= stated.epsilon_zcdp < simple
+    ledger.charge(PoissonGaussian(rate=0.01, noise_multiplier=10.0, steps=1), "steps")
+    assert certify(ledger, Randomness.from_os(), {}).epsilon_zcdp is None

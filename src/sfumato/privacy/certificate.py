@@ -7,11 +7,12 @@ from importlib.metadata import version
 from math import inf
 from typing import Any, Literal
 
-from sfumato.errors import ArgumentError
-from sfumato.privacy.accounting import clt_epsilon, headline, rdp_epsilon
+from sfumato.errors import ArgumentError, BudgetError
+from sfumato.privacy.accounting import clt_epsilon, headline, rdp_epsilon, without_exposures
 from sfumato.privacy.adjacency import Adjacency, Relation
 from sfumato.privacy.budget import Budget
-from sfumato.privacy.events import Event, LaplaceSum, NonPrivate, event_from_dict, event_to_dict
+from sfumato.privacy.concentrated import total_rho
+from sfumato.privacy.events import Concentrated, Event, LaplaceSum, NonPrivate, event_from_dict, event_to_dict
 from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.randomness import Randomness
 
@@ -49,6 +50,20 @@ class Certificate:
     def rederive(self) -> float:
         """Epsilon, computed anew from the listed events."""
         return headline([event for _, event in self.charges], self.adjacency, self.delta).epsilon
+
+    @property
+    def epsilon_zcdp(self) -> float | None:
+        """An upper bound by zero-concentrated privacy, derived from the charges; None where it has no rule for them.
+
+        It has none for sampled sums. Reference: Bun and Steinke 2016; the conversion is the best over Renyi orders
+        (Canonne, Kamath, Steinke 2020).
+        """
+        events, delta = without_exposures([event for _, event in self.charges], self.delta)
+        try:
+            rho = float(total_rho(events))
+            return rdp_epsilon((Concentrated(rho=max(rho, 1e-12)),), self.adjacency, delta) if delta > 0 else inf
+        except (BudgetError, ArgumentError):
+            return None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe fields; an infinite epsilon is the text "infinity"."""

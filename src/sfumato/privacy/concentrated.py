@@ -8,11 +8,12 @@ Reference: Bun and Steinke 2016 (zero-concentrated privacy); Cesar and Rogers 20
 Zrnic 2021, Whitehouse et al. 2023 (filters).
 """
 
+from collections.abc import Iterable
 from fractions import Fraction
 from math import inf, nextafter, sqrt
 
 from sfumato.errors import BudgetError
-from sfumato.privacy.events import Event, ExponentialChoice, GaussianSum, LaplaceSum
+from sfumato.privacy.events import Concentrated, Event, ExponentialChoice, GaussianSum, LaplaceSum
 
 
 def rho_of(event: Event) -> Fraction:
@@ -33,6 +34,16 @@ def rho_of(event: Event) -> Fraction:
             return Fraction(event.epsilon) ** 2 / 2
         case _:
             raise BudgetError("A reserve pays for sums over all rows and for choices, and for nothing else.")
+
+
+def total_rho(events: Iterable[Event]) -> Fraction:
+    """The rho of all events together. Events that it has no rule for, sampled sums among them, raise an error.
+
+    >>> total_rho([GaussianSum(noise_multiplier=2.0)] * 4)
+    Fraction(1, 2)
+    """
+    of = lambda event: Fraction(event.rho) if isinstance(event, Concentrated) else rho_of(event)
+    return sum((of(event) for event in events), Fraction(0))
 
 
 def multiplier_of(rho: Fraction) -> float:

@@ -22,7 +22,7 @@ def promise(certificate: Certificate) -> dict[str, str]:
     adjacency, accountant, randomness = certificate.adjacency, certificate.accountant, certificate.randomness
     step = accountant.get("discretisation")
     exactness = f", discretisation {step:g}" if isinstance(step, float) else ""
-    private = certificate.epsilon < float("inf")
+    private, zcdp = certificate.epsilon < float("inf"), certificate.epsilon_zcdp
     return {
         "epsilon": number(certificate.epsilon) + (f" (asked for: {certificate.budget_epsilon:g})" if private else ""),
         "delta": f"{certificate.delta:g}",
@@ -31,6 +31,7 @@ def promise(certificate: Certificate) -> dict[str, str]:
         "unit": f"{adjacency.unit} (rows each, at most: {adjacency.max_rows})",
         "accountant": f"{accountant.get('name')} ({accountant.get('library')}{exactness})",
         "RDP cross-check": number(certificate.epsilon_rdp),
+        "zCDP figure": "none for these charges" if zcdp is None else number(zcdp),
         "CLT figure": number(certificate.epsilon_clt) + (" (approximation, may understate)" if private else ""),
         "randomness": f"{randomness.get('source')}; {randomness.get('generator')}",
         "noise": f"{randomness.get('noise')}; hardened: {'yes' if randomness.get('hardened') is True else 'no'}",
