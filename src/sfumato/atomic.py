@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,11 +22,21 @@ def atomic_file(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
         with open(hidden, "xb", opener=opener) as stream:
             yield stream
             stream.flush()
-            os.fsync(stream.fileno())
+            to_disk(stream.fileno())
         hidden.replace(path)
         _sync_folder(path.parent)
     finally:
         hidden.unlink(missing_ok=True)
+
+
+def to_disk(handle: int) -> None:
+    """Flush a file to the disk itself; some systems need to be told not to stop at the cache of the drive."""
+    if sys.platform == "darwin":
+        import fcntl
+
+        fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(handle)
 
 
 def _owner_only(path: str, flags: int) -> int:

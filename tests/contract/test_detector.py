@@ -15,7 +15,7 @@ from sfumato.cli import main
 from sfumato.detection import Detector, FlowMembers, MixtureMembers
 from sfumato.detection.ensemble import train
 from sfumato.detection.mixtures import Mixture
-from sfumato.errors import ArgumentError, BudgetError, ReleaseError
+from sfumato.errors import ArgumentError, BudgetError, ReleaseError, SchemaError
 from sfumato.privacy.parts import parts_of_units
 from sfumato.table import write_file
 
@@ -208,6 +208,14 @@ def test_the_folder_is_for_its_owner_and_checked(detector, tmp_path):
 def test_arguments_are_checked_before_rows_are_seen(fields, words, tmp_path):
     with pytest.raises(ArgumentError, match=words):
         Detector.fit("nowhere.csv", SCHEMA, tmp_path / "new", **{"epsilon": 1.0, **fields})
+
+
+@pytest.mark.parametrize("training", [TRAINING, FlowMembers()])
+def test_columns_that_are_to_be_learnt_are_refused_before_rows_are_seen(training, tmp_path):
+    """Members would learn them without noise, each its own."""
+    schema = sf.Schema.from_dict({"rows": 600, "columns": {**COLUMNS, "z": {"kind": "integer", "learn": True}}})
+    with pytest.raises(SchemaError, match="declare the levels or bounds of 'z'"):
+        Detector.fit("nowhere.csv", schema, tmp_path / "new", epsilon=1.0, training=training, threshold=3.0)
 
 
 def test_the_commands(tmp_path, capsys):

@@ -26,7 +26,7 @@ from sfumato.detection import store
 from sfumato.detection.ensemble import Ensemble, train
 from sfumato.detection.flows import FlowMembers
 from sfumato.detection.mixtures import MixtureMembers
-from sfumato.errors import ArgumentError, BudgetError, TableError
+from sfumato.errors import ArgumentError, BudgetError, SchemaError, TableError
 from sfumato.privacy import Budget
 from sfumato.privacy.above_threshold import AboveThreshold
 from sfumato.privacy.allowance import MOST, Allowance
@@ -103,6 +103,9 @@ class Detector:
         """
         budget = Budget(epsilon=epsilon, delta=default_delta(schema.rows) if delta is None else delta)
         _check(way, members, charges, share, threshold)
+        if schema.learnt:
+            names = ", ".join(repr(name) for name in schema.learnt)
+            raise SchemaError(f"A detector learns no columns: declare the levels or bounds of {names}.")
         folder = Path(folder)
         store.check_folder(folder)
         arrow, _ = to_arrow(table)

@@ -53,11 +53,13 @@ def buy_histograms(curator: Curator, layout: Layout, settings: MarginalShare, *,
     """The distribution of each feature, in bins that follow its mass; if ``marked``, with bins for its marks alone.
 
     Cost: ``rounds`` Gaussian sums of one bounded vector, ``share`` of the budget together. Rounds after the first are
-    asked for only if some feature has more values than bins, which the schema says. How many bins there are depends on
-    the noise and the size of the table, both public.
+    asked for only if some feature has more values than bins, which the schema says, or was learnt: how many values were
+    learnt is no public fact, and what is charged must not depend on it. How many bins there are depends on the noise
+    and the size of the table, both public.
     """
     sizes = [feature.size for feature in layout.features]
-    rounds = settings.rounds if any(size is None or size > settings.bins for size in sizes) else 1
+    many = [feature.learnt or feature.size is None or feature.size > settings.bins for feature in layout.features]
+    rounds = settings.rounds if any(many) else 1
     parts = settings.share * 2.0 ** np.arange(rounds) / (2**rounds - 1)  # each round gets twice that before it
     clip = FlatClip(bound=float(np.sqrt(len(sizes))))
     noise = curator.noise_of(clip.bound, parts[-1]) / curator.size

@@ -28,7 +28,7 @@ from scipy.stats import binom
 
 from sfumato.errors import ArgumentError, BudgetError
 from sfumato.privacy.adjacency import Adjacency, Relation
-from sfumato.privacy.budget import Budget, gaussian_delta
+from sfumato.privacy.budget import LEAST_DELTA, Budget, gaussian_delta
 from sfumato.privacy.events import (
     Concentrated,
     Event,
@@ -87,7 +87,7 @@ def headline(events: Sequence[Event], adjacency: Adjacency, delta: float) -> Sta
 
 
 def without_exposures(events: Sequence[Event], delta: float) -> tuple[tuple[Event, ...], float]:
-    """The events that are no exposures, and what exposures leave them of delta: at worst nothing, or less.
+    """The events that are no exposures, and what exposures leave them of delta: nothing, where it is too little.
 
     Proof: a (0, d)-private answer is dominated by two coins that agree but for an event of chance d. Together with
     events of profile rest(x) they have d + (1 - d) rest(x), which is at most d + rest(x). So epsilon of all at delta is
@@ -96,7 +96,8 @@ def without_exposures(events: Sequence[Event], delta: float) -> tuple[tuple[Even
     rest = tuple(event for event in events if not isinstance(event, Exposure))
     if len(rest) == len(events):
         return rest, delta
-    return rest, delta - sum(event.delta for event in events if isinstance(event, Exposure))
+    left = delta - sum(event.delta for event in events if isinstance(event, Exposure))
+    return rest, left if left >= LEAST_DELTA else 0.0
 
 
 def _needs_rdp(events: Sequence[Event], adjacency: Adjacency) -> bool:

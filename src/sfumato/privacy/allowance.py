@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sfumato.atomic import atomic_file
+from sfumato.atomic import atomic_file, to_disk
 from sfumato.checks import whole
 from sfumato.errors import ArgumentError, BudgetError
 
@@ -88,7 +88,7 @@ class Allowance:
                 raise BudgetError(f"The budget is spent: all {self._most:,} charges were made; nothing was drawn.")
             records = b"".join(_record(self._stamp, place) for place in range(spent, spent + had))
             _write_all(handle, records, _HEAD + spent * _RECORD)
-            os.fsync(handle)
+            to_disk(handle)
         return had
 
     def damaged(self) -> int:

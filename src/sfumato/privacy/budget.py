@@ -10,7 +10,7 @@ from sfumato.checks import between, positive
 from sfumato.errors import ArgumentError
 
 _MIN_EPSILON, _MAX_EPSILON = 0.01, 50.0
-_MIN_DELTA = 1e-10
+LEAST_DELTA = 1e-10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +30,9 @@ class Budget:
             raise ArgumentError(f"Expected epsilon={self.epsilon!r} of at most {_MAX_EPSILON:g}; more protects nobody.")
         if self.epsilon < _MIN_EPSILON:
             raise ArgumentError(f"Expected epsilon={self.epsilon!r} of at least {_MIN_EPSILON:g}.")
-        if self.delta < _MIN_DELTA:
+        if self.delta < LEAST_DELTA:
             # Below this the round-off of the accountant's Fourier transforms is no longer small beside delta.
-            raise ArgumentError(f"Expected delta={self.delta!r} of at least {_MIN_DELTA:g}.")
+            raise ArgumentError(f"Expected delta={self.delta!r} of at least {LEAST_DELTA:g}.")
         if self.delta >= 1:
             raise ArgumentError(f"Expected delta={self.delta!r} below 1, and well below one over the rows.")
 
