@@ -5,9 +5,10 @@ that have the same codes in the columns that a column hangs on share out the uni
 number is drawn for all of them, and each row takes another of as many equal steps, in random order. So the count of a
 code in such a group is its chance times the rows of the group, up to one or so.
 
-Guarantees: each row by itself has the law of the model, as exactly as 32-bit uniform numbers tell it. Given the columns before, a row's step is even among
-the steps of its group and independent of everything else in the row, and an even step plus an even offset is uniform.
-Rows are exchangeable and not independent. All of it is post-processing of a released model.
+Guarantees: each row by itself has the law of the model, as exactly as uniform numbers of 32 bits tell it. Given the
+columns before, a row's step is even among the steps of its group and independent of everything else in the row, and an
+even step plus an even offset is uniform. Rows are exchangeable and not independent. All of it is post-processing of a
+released model.
 Reference: systematic sampling; Madow and Madow 1944, "On the theory of systematic sampling".
 """
 
