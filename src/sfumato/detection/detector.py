@@ -105,7 +105,7 @@ class Detector:
         _check(way, members, charges, share, threshold)
         if schema.learnt:
             names = ", ".join(repr(name) for name in schema.learnt)
-            raise SchemaError(f"A detector learns no columns: declare the levels or bounds of {names}.")
+            raise SchemaError([f"A detector learns no columns: declare the levels or bounds of {names}."])
         folder = Path(folder)
         store.check_folder(folder)
         arrow, _ = to_arrow(table)
