@@ -1,6 +1,6 @@
 """Rows that are drawn together: each has the law of the model, and together they scatter less than single draws.
 
-False alarms: seeds are fixed. The chi-square tests of a single row's law reject at 1e-9, and ship a mutant each.
+False alarms: seeds are fixed. The chi-square tests of a single row's law reject at 1e-7, and ship a mutant each.
 """
 
 import jax
@@ -17,7 +17,7 @@ from sfumato.models.codes.tables import ConditionalTables
 from sfumato.models.codes.together import Stepwise, draw_row, draw_rows, evenly
 from sfumato.models.codes.transformer import Transformer, TransformerShape
 
-FALSE_ALARM = 1e-9
+FALSE_ALARM = 1e-7
 SIZES = (3, 2, 4)
 
 
@@ -58,38 +58,34 @@ def chance(joint) -> np.ndarray:
     return np.exp(np.asarray(jax.vmap(joint.log_prob)(jnp.asarray(every_row())), float))
 
 
-def one_row_of_many_draws(joint, row: int, rows: int = 5, draws: int = 20_000) -> np.ndarray:
-    """How often each row of codes comes out at one place, over many draws of a few rows together."""
-    many = jax.jit(jax.vmap(lambda key: draw_rows(joint, key, rows + 3, jnp.asarray(rows))[row]))
-    return np.bincount(numbers(np.asarray(many(jax.random.split(jax.random.key(11), draws)))), minlength=24)
+def p_values(joint, rows: int = 4, draws: int = 700) -> list[float]:
+    """Of the first and of the last of a few rows drawn together, over many draws: does it have the model's law?"""
+    keys, expected = jax.random.split(jax.random.key(11), draws), chance(joint)
+    found = np.array([draw_rows(joint, key, rows, rows + 1) for key in keys])
+    counts = [np.bincount(numbers(found[:, row]), minlength=24) for row in (0, rows - 1)]
+    return [float(stats.chisquare(each, expected / expected.sum() * draws).pvalue) for each in counts]
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("row", [0, 4])
-def test_each_row_has_the_law_of_the_model(case, row):
-    joint = CASES[case]()
-    counts, expected = one_row_of_many_draws(joint, row), chance(joint)
-    assert stats.chisquare(counts, expected / expected.sum() * counts.sum()).pvalue > FALSE_ALARM
+def test_each_row_has_the_law_of_the_model(case):
+    assert min(p_values(CASES[case]())) > FALSE_ALARM
 
 
 def test_steps_without_a_random_offset_are_found(monkeypatch):
     """The mutant: every group begins at zero, so that codes at the lower end come too often."""
 
-    def without(key, group, count):
-        step = evenly(key, group, count)
-        sizes = jnp.sum(group[:, None] == group[None, :], axis=1)
-        return jnp.floor(step * sizes) / sizes
+    def without(random, group):
+        step = evenly(random, group)
+        sizes = np.sum(group[:, None] == group[None, :], axis=1)
+        return np.floor(step * sizes) / sizes
 
     monkeypatch.setattr(together, "evenly", without)
-    joint = tables()
-    counts, expected = one_row_of_many_draws(joint, 0), chance(joint)
-    assert stats.chisquare(counts, expected / expected.sum() * counts.sum()).pvalue < FALSE_ALARM
+    assert max(p_values(tables())) < FALSE_ALARM
 
 
 def test_counts_are_those_expected_up_to_one_or_two():
     joint, rows = tables(), 1_000
-    drawn = jax.jit(lambda key, count: draw_rows(joint, key, 1_024, count))(jax.random.key(1), jnp.asarray(rows))
-    codes = np.asarray(drawn)[:rows]
+    codes = draw_rows(joint, jax.random.key(1), rows, 1_024)
     for column, parents in enumerate(joint.parents):
         group = (
             np.ravel_multi_index(codes[:, parents].T, [SIZES[p] for p in parents]) if parents else np.zeros(rows, int)
@@ -108,24 +104,26 @@ def test_single_draws_scatter_more():
     assert np.abs(np.bincount(codes[:, 0], minlength=3) - expected).max() > 2
 
 
-def test_rows_past_the_count_do_not_take_part():
-    uniform = np.asarray(evenly(jax.random.key(0), jnp.zeros(12, jnp.int32), jnp.asarray(5)))[:5]
-    assert sorted(np.floor(5 * uniform).tolist()) == [0, 1, 2, 3, 4]
-    assert (uniform >= 0).all() and (uniform < 1).all()
-
-
 def test_rows_of_one_group_agree_on_an_offset_and_groups_do_not():
-    group = jnp.asarray([0, 1] * 8)
-    uniform = np.asarray(evenly(jax.random.key(3), group, jnp.asarray(16)), float) * 8 % 1
-    assert np.ptp(uniform[::2]) < 1e-5 and np.ptp(uniform[1::2]) < 1e-5
-    assert abs(uniform[0] - uniform[1]) > 1e-3
+    group = np.array([0, 1] * 8)
+    uniform = evenly(np.random.default_rng(3), group)
+    assert sorted(np.floor(8 * uniform[::2]).tolist()) == list(range(8))
+    offset = uniform * 8 % 1
+    assert np.ptp(offset[::2]) < 1e-5 and np.ptp(offset[1::2]) < 1e-5
+    assert abs(offset[0] - offset[1]) > 1e-3
+
+
+@pytest.mark.parametrize("num", [0, 1])
+def test_few_rows_are_drawn_as_well(num):
+    assert draw_rows(tables(), jax.random.key(0), num, 8).shape == (num, 3)
+    assert evenly(np.random.default_rng(0), np.zeros(num, int)).shape == (num,)
 
 
 def test_what_is_not_drawn_step_by_step_is_drawn_row_by_row():
     joint, key = transformer(), jax.random.key(6)
     assert isinstance(tables(), Stepwise) and isinstance(chain(), Stepwise) and not isinstance(joint, Stepwise)
     one_by_one = jax.vmap(joint.sample)(jax.random.split(key, 4))
-    assert np.array_equal(draw_rows(joint, key, 4, jnp.asarray(2)), one_by_one)
+    assert np.array_equal(draw_rows(joint, key, 2, 4), one_by_one[:2])
 
 
 def test_bins_of_a_code_are_evenly_filled():
@@ -134,8 +132,8 @@ def test_bins_of_a_code_are_evenly_filled():
     as_row = lambda values: jnp.asarray(np.asarray(values)[None], jnp.float32)
     codec = Codec(as_row(np.linspace(0, 1, 9)), as_row(shares), as_row(np.zeros(8)), (0,), (None,), (1,))
     model = CodedModel(codec, ConditionalTables.independent([np.ones(1)]))
-    _, bins, _ = model.draw_rows(jax.random.key(0), 1_024, jnp.asarray(1_000))
-    counts = np.bincount(np.asarray(bins)[:1_000, 0], minlength=8)
+    _, bins, _ = model.draw_rows(jax.random.key(0), 1_000, 1_024)
+    counts = np.bincount(bins[:, 0], minlength=8)
     assert np.abs(counts - 1_000 * shares).max() < 2
 
 

@@ -3,7 +3,7 @@
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 
 @runtime_checkable
@@ -46,8 +46,8 @@ class CellModel(DensityModel, Protocol):
 class LevelModel(CellModel, Protocol):
     """A density that draws levels as such, so that no rounding on the way to the real line and back moves them."""
 
-    def draw_rows(self, key: Array, num_rows: int, count: Int[Array, ""]) -> Any:
-        """What is random in so many rows, of which the first ``count`` are wanted and may be drawn together."""
+    def draw_rows(self, key: Array, num_rows: int, at_once: int) -> Any:
+        """What is random in so many rows, which may be drawn together; programs are compiled for ``at_once`` rows."""
         ...
 
     def points(self, drawn: Any, levels: tuple[int | None, ...]) -> Float[np.ndarray, "row feature"]:

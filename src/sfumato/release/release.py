@@ -171,14 +171,8 @@ def _some_points(
 ) -> Float[np.ndarray, "row feature"]:
     # Always as many rows, of which what is not needed is cut off: one program serves every number of rows.
     if isinstance(model, LevelModel):
-        drawn = _draw_rows(model, key, jnp.asarray(num_rows, jnp.int32))
-        return model.points(jax.tree.map(lambda part: part[:num_rows], drawn), levels)
+        return model.points(model.draw_rows(key, num_rows, _ROWS_AT_ONCE), levels)
     return np.asarray(_sample_points(model, key))[:num_rows]
-
-
-@eqx.filter_jit
-def _draw_rows(model: LevelModel, key: Array, count: Array) -> Any:
-    return model.draw_rows(key, _ROWS_AT_ONCE, count)
 
 
 @eqx.filter_jit

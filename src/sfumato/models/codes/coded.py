@@ -3,8 +3,8 @@
 from typing import Any, ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-import jax.random
 import numpy as np
 from jax.scipy.special import ndtr, ndtri
 from jax.scipy.stats import norm
@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 from sfumato.models.cells import EDGE
 from sfumato.models.codes.codec import Codec
 from sfumato.models.codes.joint import CodeDistribution
-from sfumato.models.codes.together import draw_rows, evenly
+from sfumato.models.codes.together import draw_rows, evenly, generator
 
 
 class CodedModel(eqx.Module):
@@ -42,19 +42,20 @@ class CodedModel(eqx.Module):
         on_cube = self.log_mean_density(point, jnp.zeros_like(point), point[None])
         return on_cube + jnp.sum(norm.logpdf(features))
 
-    def draw_rows(self, key: Array, num_rows: int, count: Int[Array, ""]) -> tuple[Array, Array, Array]:
-        """The codes of so many rows, a bin of each, and a place in each bin.
+    def draw_rows(self, key: Array, num_rows: int, at_once: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The codes of so many rows, a bin of each, and a place in each bin; programs are made for ``at_once`` rows.
 
-        The first ``count`` rows are drawn together: codes evenly among rows that agree in what they hang on, bins
-        evenly among rows of the same code.
+        Rows are drawn together: codes evenly among rows that agree in what they hang on, bins evenly among rows of the
+        same code.
         """
-        first, second, third = jax.random.split(key, 3)
-        codes = draw_rows(self.joint, first, num_rows, count)
-        keys = jax.random.split(second, codes.shape[1])
-        bins = jax.vmap(evenly, (0, 1, None), 1)(keys, codes, count)
-        inside = jax.random.uniform(third, (num_rows, 2, codes.shape[1]), jnp.float32)
-        uniform = jnp.concatenate([bins[:, None], inside], axis=1)
-        return codes, *jax.vmap(self.codec.draw)(codes, uniform)
+        first, second = jax.random.split(key)
+        codes, random = draw_rows(self.joint, first, num_rows, at_once), generator(second)
+        uniform = random.random((at_once, 3, codes.shape[1]), np.float32)
+        for column in range(codes.shape[1]):
+            uniform[:num_rows, 0, column] = evenly(random, codes[:, column])
+        padded = np.pad(codes, ((0, at_once - num_rows), (0, 0)))
+        bins, places = _draw_bins(self.codec, jnp.asarray(padded), jnp.asarray(uniform))
+        return codes, np.asarray(bins)[:num_rows], np.asarray(places)[:num_rows]
 
     def sample(self, key: Array) -> Float[Array, " feature"]:
         """One row of real features."""
@@ -86,3 +87,8 @@ class CodedModel(eqx.Module):
             "codec": self.codec.describe(),
             "joint": self.joint.describe(),
         }
+
+
+@eqx.filter_jit
+def _draw_bins(codec: Codec, codes: Int[Array, "row column"], uniform: Float[Array, "row 3 column"]) -> Any:
+    return jax.vmap(codec.draw)(codes, uniform)

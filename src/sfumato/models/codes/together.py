@@ -14,8 +14,10 @@ Reference: systematic sampling; Madow and Madow 1944, "On the theory of systemat
 
 from typing import Any, Protocol, runtime_checkable
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from sfumato.models.codes.joint import CodeDistribution
@@ -56,50 +58,78 @@ def draw_row(joint: Stepwise, uniform: Float[Array, " column"]) -> Int[Array, " 
     return codes
 
 
-def draw_rows(joint: CodeDistribution, key: Array, num_rows: int, count: Int[Array, ""]) -> Int[Array, "row column"]:
-    """So many rows of codes, of which the first ``count`` are evenly spread together."""
+def draw_rows(joint: CodeDistribution, key: Array, num_rows: int, at_once: int) -> Int[np.ndarray, "row column"]:
+    """So many rows of codes, evenly spread together; programs are compiled for ``at_once`` rows, which is no fewer.
+
+    What rows agree in is sorted in NumPy: a sort takes long to compile, and there is one for each column.
+    """
     if not isinstance(joint, Stepwise):
-        return jax.vmap(joint.sample)(jax.random.split(key, num_rows))
-    many = lambda leaf: jnp.broadcast_to(leaf, (num_rows, *leaf.shape))
-    codes = jnp.zeros((num_rows, len(joint.sizes)), jnp.int32)
-    known = jax.tree.map(many, joint.begin())
+        return np.asarray(_one_by_one(joint, key, at_once))[:num_rows]
+    random = generator(key)
+    codes, known = jnp.zeros((at_once, len(joint.sizes)), jnp.int32), _begin(joint, at_once)
+    found = np.zeros((num_rows, len(joint.sizes)), np.int32)
     for place, column in enumerate(joint.order):
-        uniform = evenly(jax.random.fold_in(key, place), numbered(codes, joint.near(column), joint.sizes), count)
-        chances = jax.vmap(lambda codes, known, place=place: joint.chances(place, codes, known))(codes, known)
-        code = jax.vmap(pick)(chances, uniform)
-        codes = codes.at[:, column].set(code)
-        known = jax.vmap(lambda code, known, place=place: joint.after(place, code, known))(code, known)
-    return codes
+        uniform = evenly(random, numbered(found, joint.near(column), joint.sizes))
+        padded = jnp.asarray(np.pad(uniform, (0, at_once - num_rows)), jnp.float32)
+        codes, known = _draw_place(joint, place, codes, known, padded)
+        found[:, column] = np.asarray(codes[:num_rows, column])
+    return found
 
 
-def numbered(codes: Int[Array, "row column"], columns: tuple[int, ...], sizes: tuple[int, ...]) -> Int[Array, " row"]:
+@eqx.filter_jit
+def _one_by_one(joint: CodeDistribution, key: Array, num_rows: int) -> Int[Array, "row column"]:
+    return jax.vmap(joint.sample)(jax.random.split(key, num_rows))
+
+
+def _begin(joint: Stepwise, num_rows: int) -> Any:
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_rows, *leaf.shape)), joint.begin())
+
+
+@eqx.filter_jit
+def _draw_place(
+    joint: Stepwise, place: int, codes: Int[Array, "row column"], known: Any, uniform: Float[Array, " row"]
+) -> tuple[Int[Array, "row column"], Any]:
+    """The codes of one place in all rows, from a uniform number each."""
+
+    def row(codes: Array, known: Any, uniform: Array) -> tuple[Array, Any]:
+        code = pick(joint.chances(place, codes, known), uniform)
+        return codes.at[joint.order[place]].set(code), joint.after(place, code, known)
+
+    return jax.vmap(row)(codes, known, uniform)
+
+
+def generator(key: Array) -> np.random.Generator:
+    """A generator of NumPy from a key; what is drawn from a release is no secret."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
+
+
+def numbered(
+    codes: Int[np.ndarray, "row column"], columns: tuple[int, ...], sizes: tuple[int, ...]
+) -> Int[np.ndarray, " row"]:
     """One number for the codes of some columns, the same for rows that agree in them."""
-    found = jnp.zeros(codes.shape[0], jnp.int32)
+    found = np.zeros(len(codes), np.int64)
     for column in columns:
         found = found * sizes[column] + codes[:, column]
     return found
 
 
-def evenly(key: Array, group: Int[Array, " row"], count: Int[Array, ""]) -> Float[Array, " row"]:
-    """A uniform number for each row; those of a group's first ``count`` rows are equal steps apart.
+def evenly(random: np.random.Generator, group: Int[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
+    """A uniform number for each row; those of the rows of a group are equal steps apart.
 
-    >>> found = evenly(jax.random.key(0), jnp.zeros(4, jnp.int32), jnp.asarray(4))
-    >>> jnp.floor(4 * jnp.sort(found)).tolist()
+    >>> found = evenly(np.random.default_rng(0), np.zeros(4, int))
+    >>> np.floor(4 * np.sort(found)).tolist()
     [0.0, 1.0, 2.0, 3.0]
     """
-    rows = jnp.arange(group.size, dtype=jnp.int32)
-    first, second = jax.random.split(key)
-    # Rows past the count keep to themselves, so that those before it are spread as if they were alone.
-    group = jnp.where(rows < count, group, jnp.iinfo(jnp.int32).max)
-    mixed = jax.random.bits(first, group.shape)
-    by_group, _, order = jax.lax.sort((group, mixed, rows), num_keys=2)
-    borders = by_group[1:] != by_group[:-1]
-    start = jax.lax.cummax(jnp.where(jnp.concatenate([jnp.ones(1, bool), borders]), rows, 0))
-    past = jnp.where(jnp.concatenate([borders, jnp.ones(1, bool)]), rows + 1, group.size)
-    stop = jax.lax.cummin(past, reverse=True)
-    offset = jax.random.uniform(second, group.shape, jnp.float32)[start]
-    uniform = (rows - start + offset) / (stop - start)
-    return jnp.zeros(group.shape, jnp.float32).at[order].set(jnp.minimum(uniform, 1 - 2.0**-24))
+    rows, mixed = np.arange(len(group)), random.permutation(len(group))
+    order = mixed[np.argsort(group[mixed], kind="stable")]
+    by_group = group[order]
+    starts = np.flatnonzero(np.concatenate([[True], by_group[1:] != by_group[:-1]])) if len(group) else rows
+    counts = np.diff(np.append(starts, len(group)))
+    uniform = np.empty(len(group))
+    uniform[order] = (rows - np.repeat(starts, counts) + np.repeat(random.random(len(counts)), counts)) / np.repeat(
+        counts, counts
+    )
+    return np.minimum(uniform, 1 - 2.0**-24)  # 32 bits must not round it up to one
 
 
 def pick(chances: Float[Array, " code"], uniform: Float[Array, ""]) -> Int[Array, ""]:
