@@ -55,6 +55,7 @@ bench-density: install
 # What benchmarks/results/mixtures.json holds already is not fitted again; hours on two cores.
 bench-mixtures: install
 	$(BIN)/python -m benchmarks.mixtures
+	$(BIN)/python -m benchmarks.results
 
 # Hours on two cores; the phase `fit` can run elsewhere (benchmarks/README.md). What is there already is not done again.
 bench-hflow: install
