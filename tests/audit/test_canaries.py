@@ -62,11 +62,15 @@ def test_the_sums_of_methods_that_choose_show_their_part(method):
     assert CHOOSING[method] <= finding.ratio <= 1
 
 
+FEWER = {"mog": {"components": 2, "rounds": 6}}
+"""Settings that take less time, with sums of the same kind."""
+
+
 @pytest.mark.parametrize("epsilon", [4.0, 8.0])
-@pytest.mark.parametrize("method", sorted(set(REGISTRY) - set(CHOOSING)))
+@pytest.mark.parametrize("method", sorted(set(REGISTRY) - set(CHOOSING) - {"auto"}))  # which is one of the others
 def test_full_participation_shows_nearly_all_of_the_certified_epsilon(method, epsilon):
     """G8: at least 0.85 of it with 10,000 canaries, and not more than it at 99.9 %."""
-    seen = watched(REGISTRY[method](), epsilon=epsilon)
+    seen = watched(REGISTRY[method](**FEWER.get(method, {})), epsilon=epsilon)
     finding = seen.finding(CONFIDENCE)
     assert epsilon - 2e-3 <= finding.certified <= epsilon
     assert 0.85 <= finding.ratio <= 1
