@@ -99,8 +99,10 @@ def test_pairs_and_released_tables_are_those_of_the_model(groups):
     rows = jnp.asarray(np.random.default_rng(0).integers(0, SIZES, (40, 6)), jnp.int32)
     released = conditional_tables(model)
     found = np.exp(np.asarray(jax.jit(jax.vmap(released.log_prob))(rows)))
-    # Released tables say no conditional probability below 1e-12, so that no row is impossible.
-    np.testing.assert_allclose(found, joint[tuple(np.asarray(rows).T)], rtol=1e-4, atol=1e-12)
+    expected = joint[tuple(np.asarray(rows).T)]
+    likely = expected > 1e-12  # released tables say no conditional probability below it, so that no row is impossible
+    np.testing.assert_allclose(found[likely], expected[likely], rtol=1e-4)
+    assert (found[~likely] < 2e-12).all()
 
 
 def test_little_noise_gives_back_the_distribution():
