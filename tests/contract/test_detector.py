@@ -221,7 +221,7 @@ def test_columns_that_are_to_be_learnt_are_refused_before_rows_are_seen(training
 def test_the_commands(tmp_path, capsys):
     data, schema, new = (str(tmp_path / name) for name in ("data.csv", "schema.toml", "new.csv"))
     folder, answers = str(tmp_path / "detector"), tmp_path / "answers.csv"
-    write_file(rows_of(600), data)
+    write_file(rows_of(2_400), data)  # 60 rows a member, so that members agree: an answer is wrong once in 10^6
     write_file(NEW, new)
     (tmp_path / "schema.toml").write_text(SCHEMA.to_toml())
     budget = ["--epsilon", "8", "--delta", "1e-5", "--charges", "6", "--members", "40"]

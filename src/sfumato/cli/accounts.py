@@ -92,10 +92,10 @@ def account(
     asked = question.asked
     question.check()
     if picture is not None:
-        check_output(picture, force=force, suffixes=SUFFIXES)
-        check_drawing()
         if asked != "epsilon":
             raise ArgumentError("account: a picture shows epsilon by steps, so it needs --noise and --steps.")
+        check_output(picture, force=force, suffixes=SUFFIXES)
+        check_drawing()
     found: dict[str, float | None] = {}
     with watched("accounting", total_is_public=True) as progress:
         for place, accountant in enumerate(ACCOUNTANTS):
