@@ -1,8 +1,13 @@
-"""Most of the time of a run goes into compiling: what is compiled twice is kept, what is not measured stays rough."""
+"""Most of the time of a run goes into compiling: what is compiled twice is kept, what is not measured stays rough.
+
+``make test`` runs two commands: what must be compiled as users compile it, and then, with ``SFUMATO_ROUGH_TESTS=1``,
+the folders of ``ROUGH``. A plain ``pytest`` runs all of it and takes longer.
+"""
 
 import os
 import tempfile
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -10,6 +15,10 @@ import pytest
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"sfumato-tests-{os.getuid()}"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
+if os.environ.get("SFUMATO_ROUGH_TESTS") and version("jaxlib").startswith("0.10."):
+    # XLA stops at flags that it does not know, so this one is for versions that are known to have it. It halves the
+    # time of compiling once more.
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false"
 
 ROUGH = ("browser", "contract", "evaluation")
 """Folders of tests that ask what comes out of a fit, and not how its sums are rounded.
@@ -31,3 +40,13 @@ def compiled_roughly(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     jax.config.update("jax_disable_most_optimizations", False)
     jax.clear_caches()  # no other file may meet a program that was compiled so
+
+
+@pytest.hookimpl(tryfirst=True)  # before the marks are read
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of one file share what they fit, and run in one process; those over all methods, of one method."""
+    for item in items:
+        name = item.path.relative_to(item.config.rootpath).as_posix()
+        if item.path.name == "test_synthesizers.py":
+            name += ":" + (item.callspec.params.get("name", "") if hasattr(item, "callspec") else "")
+        item.add_marker(pytest.mark.xdist_group(name))

@@ -40,6 +40,7 @@ from sfumato.privacy.events import (
     NonPrivate,
     PoissonGaussian,
 )
+from sfumato.privacy.gaussian_loss import gaussian_loss
 from sfumato.privacy.pure import pure_loss
 
 _FINE, _COARSE = 1e-5, 1e-4
@@ -138,7 +139,7 @@ def privacy_loss(events: Sequence[Event], step: float) -> pld.PrivacyLossDistrib
         parts.append(loss_of(event.epsilon, step).self_compose(number))
     if sums:  # Gaussian sums compose exactly into one, which saves discretisation error
         deviation = 1 / sqrt(sum(event.noise_multiplier**-2 for event in sums))
-        parts.append(pld.from_gaussian_mechanism(deviation, value_discretization_interval=step))
+        parts.append(gaussian_loss(deviation, step))
     total = parts[0]
     for part in parts[1:]:
         total = total.compose(part)
@@ -154,11 +155,9 @@ def _pld_of(event: Event, step: float) -> pld.PrivacyLossDistribution:
         raise ArgumentError(f"PLD has no rule for a {event.kind} event.")
     if event.rate >= 1:  # every row takes part in every step: all steps together are one Gaussian sum
         deviation = event.noise_multiplier / (event.max_rows * sqrt(event.steps))
-        return pld.from_gaussian_mechanism(deviation, value_discretization_interval=step)
+        return gaussian_loss(deviation, step)
     if event.max_rows == 1:
-        one = pld.from_gaussian_mechanism(
-            event.noise_multiplier, sampling_prob=event.rate, value_discretization_interval=step
-        )
+        one = gaussian_loss(event.noise_multiplier, step, rate=event.rate)
     else:
         law = {float(k): float(binom.pmf(k, event.max_rows, event.rate)) for k in range(event.max_rows + 1)}
         law = {count: chance for count, chance in law.items() if chance > 0}
@@ -347,21 +346,28 @@ def _finish(
 
 
 def _guess(make: Callable[[float], Event], spent: Sequence[Event], budget: Budget) -> float:
-    # RDP answers in milliseconds and lies a little above PLD, so it is where the search starts. It has no rule
-    # for several rows a unit; there the row-level answer times the number of rows is of the right size.
+    """Where a search may start: the central limit figure, or RDP where that has no rule; neither decides anything."""
+    several = getattr(make(1.0), "max_rows", 1)
+
     def single(multiplier: float) -> Event:
+        # For several rows a unit: the answer for one, times their number, is of the right size.
         event = make(multiplier)
         return replace(event, max_rows=1) if isinstance(event, PoissonGaussian) else event
 
     relation = Relation.REPLACE_ONE if isinstance(make(1.0), FixedSizeGaussian) else Relation.ADD_OR_REMOVE_ONE
     adjacency = Adjacency(relation=relation)
+
+    def about(multiplier: float) -> float:
+        events = (*spent, single(multiplier))
+        figure = clt_epsilon(events, budget.delta)
+        return figure if figure < inf else rdp_epsilon(events, adjacency, budget.delta, _WHOLE_ORDERS)
+
     multiplier = 1.0
-    while rdp_epsilon((*spent, single(multiplier)), adjacency, budget.delta, _WHOLE_ORDERS) > budget.epsilon:
+    while about(multiplier) > budget.epsilon:
         multiplier *= 1.25
         if multiplier > _MOST_NOISE:
             raise BudgetError("The budget left is too small for this query at any noise: raise epsilon.")
-    event = make(1.0)
-    return multiplier * (event.max_rows if isinstance(event, PoissonGaussian) else 1)
+    return multiplier * several
 
 
 def _bracket(epsilon: Callable[[float], float], target: float, guess: float) -> tuple[float, float]:
