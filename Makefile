@@ -24,7 +24,7 @@ demo: install
 	$(BIN)/sfumato demo
 
 # Two commands, for two ways of compiling (tests/conftest.py).
-ROUGH := tests/browser tests/contract tests/evaluation
+ROUGH := tests/browser tests/contract tests/evaluation tests/laws tests/planted
 test: install
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup tests src $(ROUGH:%=--ignore=%)
 	SFUMATO_ROUGH_TESTS=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup $(ROUGH)

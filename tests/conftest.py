@@ -20,11 +20,11 @@ if os.environ.get("SFUMATO_ROUGH_TESTS") and version("jaxlib").startswith("0.10.
     # time of compiling once more.
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false"
 
-ROUGH = ("browser", "contract", "evaluation")
-"""Folders of tests that ask what comes out of a fit, and not how its sums are rounded.
+ROUGH = ("browser", "contract", "evaluation", "laws", "planted")
+"""Folders of tests that ask what comes out of a fit or whether an equation holds, and not how sums are rounded.
 
-Their programs are compiled without most optimisations, which takes a third of the time less. All that is about
-privacy, densities and their laws is tested in the programs that users run.
+Their programs are compiled without most optimisations, in a third of the time. The doors, clipping, noise, neighbours,
+audits and epsilons (``privacy``, ``audit``, ``golden``) are tested in the programs that users run.
 """
 
 

@@ -62,7 +62,7 @@ def test_the_sums_of_methods_that_choose_show_their_part(method):
     assert CHOOSING[method] <= finding.ratio <= 1
 
 
-FEWER = {"mog": {"components": 2, "rounds": 6}}
+FEWER = {"mog": {"components": 2, "rounds": 6}, **dict.fromkeys(("chain", "hflow", "maf", "tbart"), {"steps": 60})}
 """Settings that take less time, with sums of the same kind."""
 
 
@@ -90,7 +90,7 @@ def test_full_participation_shows_nearly_all_of_the_certified_epsilon(method, ep
 
 def test_the_methods_own_plan_shows_something_and_not_too_much():
     """Hidden sampling: at least 0.6 of the certified epsilon, the goal of G8 for likelihood ratios."""
-    finding = watched(Maf(steps=100, batch=1_000), participation="planned", canaries=4_000).finding(CONFIDENCE)
+    finding = watched(Maf(steps=40, batch=1_000), participation="planned", canaries=4_000).finding(CONFIDENCE)
     assert 0.6 < finding.ratio <= 1
 
 
@@ -331,7 +331,7 @@ def test_noise_that_is_used_twice_is_told(defect, monkeypatch):
 
 def test_rows_taken_twice_as_often_are_found(monkeypatch):
     """The method's own plan: sound, and with each row drawn at twice the accounted rate."""
-    method, real = Maf(steps=100, batch=400), PoissonSampling.draw
+    method, real = Maf(steps=40, batch=400), PoissonSampling.draw
     assert not watched(method, participation="planned", canaries=4_000).finding(CONFIDENCE).violated
     twice = lambda self, words, rows: real(PoissonSampling(rate=2 * self.rate), words, rows)
     monkeypatch.setattr(PoissonSampling, "draw", twice)
