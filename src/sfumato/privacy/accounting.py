@@ -47,6 +47,7 @@ _FINE, _COARSE = 1e-5, 1e-4
 _LEAST_NOISE, _MOST_NOISE = 0.3, 1e7
 _LARGE_CHOICE = 20.0
 _WHOLE_ORDERS = (*range(2, 64), 80, 96, 128, 192, 256, 512, 1024)
+_FEW_ORDERS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 # Fractional orders below 2 matter only at epsilons far above any that protects, and their series may diverge.
 _ORDERS = (*(2 + tenth / 10 for tenth in range(90)), *(order for order in _WHOLE_ORDERS if order > 10))
 # Where RDP is proportional to the order, any order is as quick as another: from 1.01 to 10^6.
@@ -360,7 +361,7 @@ def _guess(make: Callable[[float], Event], spent: Sequence[Event], budget: Budge
     def about(multiplier: float) -> float:
         events = (*spent, single(multiplier))
         figure = clt_epsilon(events, budget.delta)
-        return figure if figure < inf else rdp_epsilon(events, adjacency, budget.delta, _WHOLE_ORDERS)
+        return figure if figure < inf else rdp_epsilon(events, adjacency, budget.delta, _FEW_ORDERS)
 
     multiplier = 1.0
     while about(multiplier) > budget.epsilon:
