@@ -17,8 +17,10 @@ from sfumato.errors import (
     TableError,
 )
 from sfumato.evaluation import Evaluation, evaluate
+from sfumato.fitting.activation_start import ActivationStart
 from sfumato.fitting.learning import Learning
 from sfumato.fitting.likelihood import Optimiser
+from sfumato.fitting.priors import MixturePrior, PublicMixture
 from sfumato.fitting.scaling import ScalingShare
 from sfumato.pipeline import fit, fit_without_privacy
 from sfumato.privacy import Certificate
@@ -30,6 +32,7 @@ __version__ = version("sfumato")
 
 __all__ = [
     "REGISTRY",
+    "ActivationStart",
     "Aim",
     "ArgumentError",
     "Auto",
@@ -41,9 +44,11 @@ __all__ = [
     "Independent",
     "Learning",
     "Maf",
+    "MixturePrior",
     "Mog",
     "Mst",
     "Optimiser",
+    "PublicMixture",
     "Release",
     "ReleaseError",
     "ScalingShare",

@@ -2,6 +2,7 @@
 
 import json
 import stat
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from sfumato.cli import main
 from sfumato.detection import Detector, FlowMembers, MixtureMembers
 from sfumato.detection.ensemble import train
 from sfumato.detection.mixtures import Mixture
+from sfumato.detection.store import load, save
 from sfumato.errors import ArgumentError, BudgetError, ReleaseError, SchemaError
 from sfumato.privacy.parts import parts_of_units
 from sfumato.table import write_file
@@ -157,6 +159,29 @@ def test_an_uncharged_question_is_found(detector, monkeypatch):
     charge(sum(late))
 
 
+def test_a_detector_from_its_folder_votes_as_the_members_did(tmp_path):
+    """Columns in no order of the alphabet, with bounds of their own: features must come back in the schema's order.
+
+    Mutant: a folder that sorts the columns gives the members another schema, and other votes.
+    """
+    columns = {
+        "z": {"kind": "continuous", "lower": -5.0, "upper": 5.0},
+        "a": {"kind": "integer", "lower": 0, "upper": 99},
+    }
+    schema = sf.Schema.from_dict({"rows": 600, "columns": columns})
+    random = np.random.default_rng(1)
+    rows = pa.table({"z": random.normal(size=600).clip(-5, 5), "a": random.integers(85, 95, 600)})
+    new = pa.table({"z": [0.0, 4.9, 0.1], "a": [90, 90, 5]})
+    ensemble = train(rows, schema, TRAINING, members=10, share=0.01, threshold=None)
+    votes = ensemble.yes_votes(new)
+    assert votes[0] <= 3 and min(votes[1:]) >= 8
+    save(tmp_path / "detector", ensemble, {"way": "vote", "kind": "mixture", "members": 10, "price": 1.0}, 5)
+    back, _, _ = load(tmp_path / "detector")
+    assert np.array_equal(back.yes_votes(new), votes)
+    other = sf.Schema.from_dict({"rows": 600, "columns": dict(sorted(columns.items()))})
+    assert not np.array_equal(replace(ensemble, schema=other).yes_votes(new), votes)
+
+
 def test_the_sparse_way_charges_anomalies_only(tmp_path):
     given = {"epsilon": 50.0, "delta": 1e-5, "charges": 3, "members": 80, "training": TRAINING, "way": "sparse"}
     detector = Detector.fit(rows_of(800), SCHEMA, tmp_path / "sparse", **given)
@@ -201,6 +226,7 @@ def test_the_folder_is_for_its_owner_and_checked(detector, tmp_path):
         ({"members": 0}, "members"),
         ({"charges": 0}, "charges"),
         ({"share": 1.0}, "share"),
+        ({"share": 0.1, "threshold": 2.0}, "one of share and threshold"),
         ({"threshold": float("nan")}, "threshold"),
         ({"epsilon": -1.0}, "epsilon"),
     ],
@@ -226,7 +252,8 @@ def test_the_commands(tmp_path, capsys):
     (tmp_path / "schema.toml").write_text(SCHEMA.to_toml())
     budget = ["--epsilon", "8", "--delta", "1e-5", "--charges", "6", "--members", "40"]
     assert main(["build-detector", data, "--schema", schema, *budget, "-o", folder]) == 0
-    assert "never pass it on" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "never pass it on" in told and "fewer than 50 of the declared rows" in told and "turn answers" not in told
     assert main(["ask-detector", folder, new, "-o", str(answers)]) == 0
     assert answers.read_text().split() == ['"anomaly"', "false", "true", "false", "true"]
     capsys.readouterr()

@@ -9,7 +9,14 @@ import pytest
 from sfumato.errors import BudgetError
 from sfumato.privacy import Adjacency, Budget, Relation
 from sfumato.privacy.accounting import calibrate, clt_epsilon, headline, pld_epsilon, rdp_epsilon
-from sfumato.privacy.events import ExponentialChoice, FixedSizeGaussian, GaussianSum, NonPrivate, PoissonGaussian
+from sfumato.privacy.events import (
+    Concentrated,
+    ExponentialChoice,
+    FixedSizeGaussian,
+    GaussianSum,
+    NonPrivate,
+    PoissonGaussian,
+)
 
 PERSON = Adjacency()
 REPLACE = Adjacency(relation=Relation.REPLACE_ONE)
@@ -183,6 +190,34 @@ def test_calibration_for_units_and_for_fixed_size():
         lambda s: FixedSizeGaussian(rows=1000, batch=50, noise_multiplier=s, steps=200), (), REPLACE, budget
     )
     assert 0.999 <= headline((fixed,), REPLACE, 1e-5).epsilon <= 1.0
+
+
+_BATCHES = lambda s: PoissonGaussian(rate=0.01, noise_multiplier=s, steps=300)
+_FIXED = lambda s: FixedSizeGaussian(rows=10_000, batch=100, noise_multiplier=s, steps=100)
+AFTER = {
+    "concentrated": (_BATCHES, (Concentrated(rho=1e-4),), PERSON, 0.1, 1e-6),
+    "a choice": (_BATCHES, (ExponentialChoice(epsilon=0.05),), PERSON, 0.15, 1e-6),
+    "a choice, at a small delta": (_BATCHES, (ExponentialChoice(epsilon=0.1),), PERSON, 0.3, 1e-9),
+    "choices that take most": (_BATCHES, (ExponentialChoice(epsilon=0.3),) * 3, PERSON, 1.0, 1e-5),
+    "concentrated, fixed size": (_FIXED, (Concentrated(rho=1e-5),), REPLACE, 0.05, 1e-6),
+    "units": (
+        lambda s: GaussianSum(noise_multiplier=s),
+        (PoissonGaussian(rate=0.01, noise_multiplier=3.0, steps=20, max_rows=4),),
+        Adjacency(unit="person", max_rows=4),
+        1.0,
+        1e-5,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AFTER)
+def test_what_is_left_of_a_budget_is_found_whatever_was_spent(name):
+    """The search starts from rough figures that know no rule for some events, or not enough orders for small budgets:
+    a start that decided would refuse these.
+    """
+    make, spent, adjacency, epsilon, delta = AFTER[name]
+    event = calibrate(make, spent, adjacency, Budget(epsilon=epsilon, delta=delta))
+    assert epsilon - 1e-3 <= headline((*spent, event), adjacency, delta).epsilon <= epsilon
 
 
 def test_a_spent_budget_leaves_no_noise_level():

@@ -20,6 +20,8 @@ SETTINGS = [
     (2.0, 1e-6, 1e-5),
     (0.3, 0.9, 1e-3),
     (0.3, 0.001, 1e-3),
+    (0.03, 0.5, 0.1),  # losses above 709, whose exponential is not a number
+    (0.03, 1.0, 0.1),
 ]
 
 

@@ -22,6 +22,8 @@ from sfumato.release import Release
 from sfumato.schema import Schema
 from sfumato.table import read_file
 
+_SURE, _ROWS_A_MEMBER = 0.9, 50
+"""Below these a new detector is warned of: both are public, from the settings and the declared size."""
 _TRUE, _FALSE = ("true", "1", "yes", "anomaly"), ("false", "0", "no", "normal")
 
 
@@ -111,7 +113,9 @@ def build_detector(
     members: Annotated[int, typer.Option("--members", help="Members that vote, each on its own part.")] = 100,
     kind: Annotated[str, typer.Option("--kind", help="What members are: mixture or flow.")] = "mixture",
     components: Annotated[int, typer.Option("--components", help="Of each mixture.")] = 8,
-    share: Annotated[float, typer.Option("--share", help="Of its own rows that a member calls anomalies.")] = 0.01,
+    share: Annotated[
+        float | None, typer.Option("--share", help="Of its own rows that a member calls anomalies; 0.01 unless given.")
+    ] = None,
     threshold: Annotated[
         float | None, typer.Option("--threshold", help="A public score above which rows are anomalies.")
     ] = None,
@@ -143,6 +147,10 @@ def build_detector(
     with watched("reading", total_is_public=True) as progress:
         detector = Detector.fit(data, declared, output, **given, progress=progress)
     _tell(detector, output, json=json)
+    if detector.sureness() < _SURE:
+        say("Noise will often turn answers round: raise --epsilon or --members, or take fewer --charges.")
+    if declared.rows is not None and declared.rows < _ROWS_A_MEMBER * members:
+        say(f"Members see fewer than {_ROWS_A_MEMBER} of the declared rows each and may call most rows anomalies.")
     say(f"Written to {output}. It holds private members: never pass it on, copy it or restore it from a backup.")
 
 

@@ -38,6 +38,7 @@ from sfumato.schema import Schema
 from sfumato.table import check_columns, to_arrow
 
 Way = Literal["vote", "sparse"]
+_SHARE = 0.01
 _CHARGE: dict[str, Charge] = {"vote": "choice", "sparse": "pure"}
 _MOST_MEMBERS = 10_000
 
@@ -88,7 +89,7 @@ class Detector:
         way: Way = "vote",
         members: int = 100,
         training: MixtureMembers | FlowMembers | None = None,
-        share: float = 0.01,
+        share: float | None = None,
         threshold: float | None = None,
         progress: Progress = quiet,
     ) -> "Detector":
@@ -96,8 +97,8 @@ class Detector:
 
         The budget is cut into so many ``charges``, questions by ``vote`` or anomalies found by ``sparse``, by pure or
         concentrated composition, whichever leaves more for each. A member calls a row an anomaly where its score is
-        above a public ``threshold``, or above that of the given ``share`` of its own rows. Many members make answers
-        sure at a small price, and each of them worse.
+        above a public ``threshold``, or above that of a ``share`` of its own rows, 0.01 unless given. Many members
+        make answers sure at a small price, and each of them worse.
 
         The folder is as private as the rows. Nothing in it is a release.
         """
@@ -114,6 +115,7 @@ class Detector:
             raise TableError("; ".join(faults))
         price = price_of(budget, charges, _CHARGE[way])
         training = training or MixtureMembers()
+        share = _SHARE if share is None else share
         given: dict[str, Any] = {"members": members, "share": share, "threshold": threshold}
         ensemble = train(arrow, schema, training, **given, progress=progress)
         facts = {
@@ -202,13 +204,15 @@ def _paid(allowance: Allowance) -> None:
     allowance.charge()
 
 
-def _check(way: str, members: int, charges: int, share: float, threshold: float | None) -> None:
+def _check(way: str, members: int, charges: int, share: float | None, threshold: float | None) -> None:
     if way not in _CHARGE:
         raise ArgumentError(f"Expected way={way!r} to be 'vote' or 'sparse'.")
     whole(1, members=members, charges=charges)
     between(1, _MOST_MEMBERS, members=members)
     between(1, MOST, charges=charges)
+    if threshold is not None and share is not None:
+        raise ArgumentError("A detector takes one of share and threshold.")
     if threshold is not None:
         between(-1e300, 1e300, threshold=threshold)
-    elif not 0 < share < 1:
+    if share is not None and not 0 < share < 1:
         raise ArgumentError(f"Expected share={share!r} between 0 and 1, both left out.")

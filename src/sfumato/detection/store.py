@@ -51,7 +51,8 @@ def save(folder: Path, ensemble: Ensemble, facts: Mapping[str, Any], charges: in
         "schema": ensemble.schema.to_dict(),
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())},
     }
-    text = json.dumps(stated, sort_keys=True, indent=1, allow_nan=False).encode()
+    # Not sorted: the order of the columns is that of the features that members were trained on.
+    text = json.dumps(stated, indent=1, allow_nan=False).encode()
     try:
         hidden.mkdir(mode=0o700)
         for name, content in {**files, _FACTS: text}.items():

@@ -46,8 +46,9 @@ from sfumato.privacy.pure import pure_loss
 _FINE, _COARSE = 1e-5, 1e-4
 _LEAST_NOISE, _MOST_NOISE = 0.3, 1e7
 _LARGE_CHOICE = 20.0
+_NOTHING_LEFT = "The budget left is too small for this query at any noise: raise epsilon."
 _WHOLE_ORDERS = (*range(2, 64), 80, 96, 128, 192, 256, 512, 1024)
-_FEW_ORDERS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+_FEW_ORDERS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512, 1024)
 # Fractional orders below 2 matter only at epsilons far above any that protects, and their series may diverge.
 _ORDERS = (*(2 + tenth / 10 for tenth in range(90)), *(order for order in _WHOLE_ORDERS if order > 10))
 # Where RDP is proportional to the order, any order is as quick as another: from 1.01 to 10^6.
@@ -303,6 +304,8 @@ def calibrate(make: Callable[[float], Event], spent: Sequence[Event], adjacency:
             return min(by_pld, rdp_epsilon(events, adjacency, budget.delta))
         return by_pld
 
+    if headline(spent, adjacency, budget.delta).epsilon >= budget.epsilon:
+        raise BudgetError(_NOTHING_LEFT)
     low, high = _bracket(roughly, budget.epsilon, _guess(make, spent, budget))
     if high < _LEAST_NOISE:
         return make(_LEAST_NOISE)  # less noise gains no accuracy, so the rest stays unspent
@@ -317,7 +320,7 @@ def calibrate_laplace(times: int, spent: Sequence[Event], adjacency: Adjacency, 
     """
     make = lambda multiplier: LaplaceSum(epsilon=1 / multiplier)
     if headline(spent, adjacency, budget.delta).epsilon >= budget.epsilon:
-        raise BudgetError("The budget left is too small for this query at any noise: raise epsilon.")
+        raise BudgetError(_NOTHING_LEFT)
     several = lambda multiplier: (make(multiplier),) * times
     return make(_finish(several, spent, adjacency, budget, times / budget.epsilon))
 
@@ -347,7 +350,7 @@ def _finish(
 
 
 def _guess(make: Callable[[float], Event], spent: Sequence[Event], budget: Budget) -> float:
-    """Where a search may start: the central limit figure, or RDP where that has no rule; neither decides anything."""
+    """Where a search may start: the central limit figure, or RDP where that has no rule. It decides nothing."""
     several = getattr(make(1.0), "max_rows", 1)
 
     def single(multiplier: float) -> Event:
@@ -364,10 +367,10 @@ def _guess(make: Callable[[float], Event], spent: Sequence[Event], budget: Budge
         return figure if figure < inf else rdp_epsilon(events, adjacency, budget.delta, _FEW_ORDERS)
 
     multiplier = 1.0
-    while about(multiplier) > budget.epsilon:
+    while (figure := about(multiplier)) > budget.epsilon:
         multiplier *= 1.25
-        if multiplier > _MOST_NOISE:
-            raise BudgetError("The budget left is too small for this query at any noise: raise epsilon.")
+        if figure == inf or multiplier > _MOST_NOISE:  # neither knows these events
+            return several
     return multiplier * several
 
 
@@ -376,7 +379,7 @@ def _bracket(epsilon: Callable[[float], float], target: float, guess: float) -> 
     while epsilon(high) > target:
         high *= 1.3
         if high > _MOST_NOISE:
-            raise BudgetError("The budget left is too small for this query at any noise: raise epsilon.")
+            raise BudgetError(_NOTHING_LEFT)
     low = high / 1.3
     while high >= _LEAST_NOISE and epsilon(low) <= target:
         low, high = low / 1.3, low
