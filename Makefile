@@ -23,11 +23,10 @@ browser:
 demo: install
 	$(BIN)/sfumato demo
 
-# Two commands, for two ways of compiling (tests/conftest.py).
-ROUGH := tests/browser tests/contract tests/evaluation tests/laws tests/planted
+# Two ways of compiling (tests/conftest.py); the second runs even where the first fails.
 test: install
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup tests src $(ROUGH:%=--ignore=%)
-	SFUMATO_ROUGH_TESTS=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup $(ROUGH)
+	SFUMATO_TESTS=strict $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests src; first=$$?; \
+	SFUMATO_TESTS=rough $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests && exit $$first
 
 lint: install
 	$(BIN)/ruff check .

@@ -1,7 +1,7 @@
 """Most of the time of a run goes into compiling: what is compiled twice is kept, what is not measured stays rough.
 
-``make test`` runs two commands: what must be compiled as users compile it, and then, with ``SFUMATO_ROUGH_TESTS=1``,
-the folders of ``ROUGH``. A plain ``pytest`` runs all of it and takes longer.
+``make test`` runs two commands: ``SFUMATO_TESTS=strict``, all that must be compiled as users compile it, and
+``SFUMATO_TESTS=rough``, the folders of ``ROUGH``. A plain ``pytest`` runs both and takes longer.
 """
 
 import os
@@ -15,17 +15,26 @@ import pytest
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"sfumato-tests-{os.getuid()}"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
-if os.environ.get("SFUMATO_ROUGH_TESTS") and version("jaxlib").startswith("0.10."):
+WAY = os.environ.get("SFUMATO_TESTS", "both")
+if WAY == "rough" and version("jaxlib").startswith("0.10."):
     # XLA stops at flags that it does not know, so this one is for versions that are known to have it. It halves the
     # time of compiling once more.
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false"
 
-ROUGH = ("browser", "contract", "evaluation", "laws", "planted")
+ROUGH = ("browser", "contract", "evaluation", "laws")
 """Folders of tests that ask what comes out of a fit or whether an equation holds, and not how sums are rounded.
 
-Their programs are compiled without most optimisations, in a third of the time. The doors, clipping, noise, neighbours,
-audits and epsilons (``privacy``, ``audit``, ``golden``) are tested in the programs that users run.
+Their programs are compiled without most optimisations, in a third of the time. Doors, clipping, noise, neighbours,
+audits, epsilons and planted bugs (``privacy``, ``audit``, ``golden``, ``planted``) are tested in the programs that
+users run.
 """
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out the folders of the other command."""
+    if WAY == "both" or collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
+        return None
+    return True if (collection_path.parent.name in ROUGH) != (WAY == "rough") else None
 
 
 @pytest.fixture(scope="module", autouse=True)
