@@ -17,10 +17,9 @@ from sfumato.errors import (
     TableError,
 )
 from sfumato.evaluation import Evaluation, evaluate
-from sfumato.fitting.activation_start import ActivationStart
 from sfumato.fitting.learning import Learning
 from sfumato.fitting.likelihood import Optimiser
-from sfumato.fitting.priors import MixturePrior, PublicMixture
+from sfumato.fitting.priors import MixturePrior
 from sfumato.fitting.scaling import ScalingShare
 from sfumato.pipeline import fit, fit_without_privacy
 from sfumato.privacy import Certificate
@@ -32,7 +31,6 @@ __version__ = version("sfumato")
 
 __all__ = [
     "REGISTRY",
-    "ActivationStart",
     "Aim",
     "ArgumentError",
     "Auto",
@@ -48,7 +46,6 @@ __all__ = [
     "Mog",
     "Mst",
     "Optimiser",
-    "PublicMixture",
     "Release",
     "ReleaseError",
     "ScalingShare",
