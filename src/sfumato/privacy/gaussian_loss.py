@@ -1,8 +1,8 @@
 """Gaussian loss: the privacy loss distribution of one Gaussian step, of all rows or of a Poisson batch.
 
 It is what dp-accounting's ``from_gaussian_mechanism`` builds, dot by dot and from the library's own bounds and
-distribution functions. The library looks for the outcome of each loss in a loop; here all are found at once, which
-makes a calibration about twice as fast.
+distribution functions. The library looks for the outcome of each loss in a loop; here all are found at once, since
+calibrations spend most of their time there.
 
 Proof that rounding does no harm where outcomes are found: of the events "the outcome lies beyond x" the profile takes
 the best. The x that is found is the best one for a loss within some 1e-16 of the one asked for, so that the profile is
