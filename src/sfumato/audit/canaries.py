@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any, ClassVar, Literal, TypeAlias
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -136,13 +137,9 @@ class CanaryCurator(Curator):
 
     def _loud(self, query: SumQuery | CountQuery) -> SumQuery:
         """A sum with the method's own clipping in which each canary asks for far more than its bound, in turns."""
-        num, asked, turn = self._canaries.num, _ASKED * query.clip.bound, self._turn
-        self._turn = -turn
-
-        def pull(row: dict[str, Array]) -> Array:
-            own = jnp.where(jnp.arange(num) == row["index"], asked * turn * row["sign"], 0.0).astype(jnp.float32)
-            return jnp.concatenate([own, own])
-
+        num, asked = self._canaries.num, _ASKED * query.clip.bound * self._turn
+        self._turn = -self._turn
+        pull = Pull(jnp.asarray(asked, jnp.float32), num)
         return SumQuery(function=pull, num_entries=2 * num, clip=query.clip, purpose=query.purpose)
 
     def _pull_of_all(self) -> np.ndarray:
@@ -214,6 +211,17 @@ class CanaryCurator(Curator):
         if isinstance(plan.sampling, FixedSizeSampling):
             sampling = FixedSizeSampling(batch=self._canaries.num, rows=self._canaries.num)
         return replace(plan, sampling=sampling, steps=min(plan.steps, _FULL_STEPS))
+
+
+class Pull(eqx.Module):
+    """What a canary asks of a sum, at both of its coordinates."""
+
+    asked: Float[Array, ""]
+    num: int = eqx.field(static=True)
+
+    def __call__(self, row: dict[str, Array]) -> Float[Array, " entry"]:
+        own = jnp.where(jnp.arange(self.num) == row["index"], self.asked * row["sign"], 0.0).astype(jnp.float32)
+        return jnp.concatenate([own, own])
 
 
 @dataclass(frozen=True)

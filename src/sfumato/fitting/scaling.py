@@ -10,6 +10,7 @@ Reference: the zooming follows Biswas, Dong, Kamath, Ullman 2020 ("CoinPress").
 
 from dataclasses import dataclass
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -59,19 +60,29 @@ def buy_scaling(
 
 
 def _window_query(middle: np.ndarray, reach: np.ndarray, view: Bijection | None, purpose: str) -> SumQuery:
-    centre, width = jnp.asarray(middle, jnp.float32), jnp.asarray(reach, jnp.float32)
+    look = _Window(jnp.asarray(middle, jnp.float32), jnp.asarray(reach, jnp.float32), view)
+    size = 1 + 2 * middle.size
+    return SumQuery(function=look, num_entries=size, clip=FlatClip(bound=float(np.sqrt(size))), purpose=purpose)
 
-    def look(row: dict[str, Array]) -> Array:
+
+class _Window(eqx.Module):
+    """One, the places of a row in the windows of its features, and the distances from their middles.
+
+    The window is no constant of what is compiled, so that all rounds share it.
+    """
+
+    centre: Float[Array, " f"]
+    width: Float[Array, " f"]
+    view: Bijection | None
+
+    def __call__(self, row: dict[str, Array]) -> Float[Array, " entry"]:
         # Even points of the cell, not one random point: the sum needs no dequantisation noise, but it must see how
         # far the points that training will draw lie apart, or columns of few levels get too small a scale.
         at = lambda share: point_in_cell(row["low"], row["width"], jnp.full_like(row["low"], share))
         points = jax.vmap(at)(_SHARES)
-        seen = points if view is None else jax.vmap(view.forward)(points)[0]
-        place = jnp.clip((seen - centre) / width, -1, 1)
+        seen = points if self.view is None else jax.vmap(self.view.forward)(points)[0]
+        place = jnp.clip((seen - self.centre) / self.width, -1, 1)
         return jnp.concatenate([jnp.ones(1, jnp.float32), place.mean(axis=0), jnp.abs(place).mean(axis=0)])
-
-    size = 1 + 2 * middle.size
-    return SumQuery(function=look, num_entries=size, clip=FlatClip(bound=float(np.sqrt(size))), purpose=purpose)
 
 
 def _zoom(answer: np.ndarray, middle: np.ndarray, reach: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -11,6 +11,7 @@ from jaxtyping import Array, Int, Int64
 
 from sfumato.errors import ArgumentError
 from sfumato.privacy.clipping import GRID
+from sfumato.privacy.programs import Programs
 from sfumato.privacy.queries import CountQuery, DistanceQuery, ScoreQuery, SumQuery
 from sfumato.privacy.step import PrivateRows, grid_total
 
@@ -49,15 +50,17 @@ def _counts(
     return jax.lax.fori_loop(0, num_chunks, add, jnp.zeros(room, jnp.int64))
 
 
-def exact_sum(rows: PrivateRows, query: SumQuery | CountQuery) -> Int64[Array, " entry"]:
+def exact_sum(
+    rows: PrivateRows, query: SumQuery | CountQuery, programs: Programs | None = None
+) -> Int64[Array, " entry"]:
     """The sum that a query asks for, in grid steps: a row moves it by at most ``GRID * query.grid_norm``."""
     if isinstance(query, CountQuery):
         return cell_counts(rows, query.function, query.sizes) * GRID
-    return grid_total(rows, query.function, query.clip, query.num_entries)
+    return grid_total(rows, query.function, query.clip, query.num_entries, programs)
 
 
-def exact_scores(rows: PrivateRows, query: ScoreQuery | DistanceQuery) -> list[int]:
+def exact_scores(rows: PrivateRows, query: ScoreQuery | DistanceQuery, programs: Programs | None = None) -> list[int]:
     """The scores that a query asks for, in grid steps: a row moves each by at most ``GRID``."""
     if isinstance(query, DistanceQuery):
         return query.scores(np.asarray(cell_counts(rows, query.function, query.sizes)))
-    return [int(score) for score in grid_total(rows, query.function, None, query.num_candidates)]
+    return [int(score) for score in grid_total(rows, query.function, None, query.num_candidates, programs)]

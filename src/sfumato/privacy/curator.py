@@ -31,6 +31,7 @@ from sfumato.privacy.ledger import Ledger
 from sfumato.privacy.levels import Texts, least_threshold, texts_above
 from sfumato.privacy.noise import check_deviation, gaussian_integers
 from sfumato.privacy.plan import SgdPlan
+from sfumato.privacy.programs import Programs
 from sfumato.privacy.queries import CountQuery, DistanceQuery, ScoreQuery, SumQuery, count_query
 from sfumato.privacy.randomness import Randomness, Stream, nonce
 from sfumato.privacy.sampling import FixedSizeSampling
@@ -69,6 +70,7 @@ class Curator:
     ) -> None:
         randomness.claim()
         self._rows = PrivateRows.of(rows)
+        self._programs = Programs()  # shared with every view of these rows
         self._texts = tuple(texts)
         self._ledger = ledger
         self._randomness = randomness
@@ -165,7 +167,7 @@ class Curator:
         check_deviation(deviation)
         call = self._charge(GaussianSum(noise_multiplier=noise_multiplier), query.purpose)
         with jax.enable_x64(True):
-            total = exact_sum(self._rows, query)
+            total = exact_sum(self._rows, query, self._programs)
             noise = gaussian_integers(self._randomness.key, nonce(call, 0, Stream.NOISE), query.num_draws, deviation)
             return np.asarray((total + noise[: query.num_entries]) * (query.grid_unit / GRID))
 
@@ -182,7 +184,7 @@ class Curator:
         call = self._charge(LaplaceSum(epsilon=epsilon), query.purpose)
         scale = laplace_scale(epsilon, self._ledger.adjacency.sum_factor * GRID)
         with jax.enable_x64(True):
-            total = np.asarray(exact_sum(self._rows, query)).tolist()
+            total = np.asarray(exact_sum(self._rows, query, self._programs)).tolist()
         noise = laplace_integers(self._randomness.key, call, query.num_entries, scale)
         unit = query.grid_unit / GRID
         return np.array([(entry + drawn) * unit for entry, drawn in zip(total, noise, strict=True)])
@@ -213,7 +215,7 @@ class Curator:
         """
         call = self._charge(ExponentialChoice(epsilon=epsilon), query.purpose)
         with jax.enable_x64(True):
-            scores = exact_scores(self._rows, query)
+            scores = exact_scores(self._rows, query, self._programs)
         sensitivity = self._ledger.adjacency.sum_factor * GRID
         weights = exponential_weights(scores, sensitivity, epsilon)
         attempt, index = 0, None

@@ -22,6 +22,7 @@ from sfumato.privacy.factored import MOST_DRAWN, FineSum, chunk_rows, draws_of, 
 from sfumato.privacy.factors import FactoredLoss
 from sfumato.privacy.noise import gaussian_integers
 from sfumato.privacy.plan import SgdPlan
+from sfumato.privacy.programs import Programs
 from sfumato.privacy.randomness import Stream, nonce
 
 
@@ -59,19 +60,27 @@ def micro_batch() -> int:
 
 
 def grid_total(
-    rows: PrivateRows, function: Callable[[Any], Array], clip: FlatClip | None, num_entries: int
+    rows: PrivateRows,
+    function: Callable[[Any], Array],
+    clip: FlatClip | None,
+    num_entries: int,
+    programs: Programs | None = None,
 ) -> Int64[Array, " entry"]:
     """The exact grid sum over all rows of a clipped vector, or without ``clip`` of scores cut to [-1, 1].
 
     The rows are an argument of the compiled function and never a constant in it, so that no copy of them can end
-    up in a compilation cache.
+    up in a compilation cache. ``programs`` are those that were compiled before.
     """
+    total, arrays = (Programs() if programs is None else programs).of(_grid_total, function, clip, num_entries)
+    return total(arrays, rows, rows.real.shape[0] // rows.micro)
 
-    arrays, rest = eqx.partition(function, eqx.is_array)
+
+def _grid_total(fixed: Any, clip: FlatClip | None, num_entries: int) -> Callable[[Any, PrivateRows, Array], Array]:
+    """The sum as a function of the arrays that the query function holds, the rows and the number of micro-batches."""
 
     def chunk(arrays: Any, rows: PrivateRows, start: Array) -> Array:
         take = lambda column: jax.lax.dynamic_slice_in_dim(column, start, rows.micro)
-        vectors = jax.vmap(eqx.combine(arrays, rest))(jax.tree.map(take, rows.columns))
+        vectors = jax.vmap(eqx.combine(arrays, fixed))(jax.tree.map(take, rows.columns))
         if vectors.shape != (rows.micro, num_entries):
             raise ArgumentError(f"Expected a query function that returns {num_entries} entries a row.")
         valid = take(rows.real)
@@ -80,12 +89,11 @@ def grid_total(
         scores = jnp.where(valid[:, None] & jnp.isfinite(vectors), jnp.clip(vectors, -1, 1), 0)
         return jnp.sum((scores.astype(jnp.float32) * GRID).astype(jnp.int64), axis=0)
 
-    @jax.jit
     def total(arrays: Any, rows: PrivateRows, num_chunks: Array) -> Array:
         add = lambda i, acc: acc + chunk(arrays, rows, i * rows.micro)
         return jax.lax.fori_loop(0, num_chunks, add, jnp.zeros(num_entries, jnp.int64))
 
-    return total(arrays, rows, rows.real.shape[0] // rows.micro)
+    return total
 
 
 class Drawn(eqx.Module):

@@ -66,8 +66,9 @@ class Unprotected(Curator):
         self._ledger.admit(REASON, query.purpose)
         with jax.enable_x64(True):
             if isinstance(query, CountQuery):
-                return np.asarray(exact_sum(self._rows, query)) / GRID
-            return np.asarray(_plain_total(self._rows, query.function, query.num_entries))
+                return np.asarray(exact_sum(self._rows, query, self._programs)) / GRID
+            total, arrays = self._programs.of(_plain_total, query.function, query.num_entries)
+            return np.asarray(total(arrays, self._rows, self._rows.real.shape[0] // self._rows.micro))
 
     def noisy_laplace_sum(self, query: SumQuery, *, epsilon: float) -> np.ndarray:
         """The same sum, as it is."""
@@ -82,7 +83,7 @@ class Unprotected(Curator):
         """The candidate of the largest score."""
         self._ledger.admit(REASON, query.purpose)
         with jax.enable_x64(True):
-            return int(np.argmax(exact_scores(self._rows, query)))
+            return int(np.argmax(exact_scores(self._rows, query, self._programs)))
 
     def noisy_descent(
         self,
@@ -161,16 +162,15 @@ def _places(real: Bool[Array, " row"], key: Array, call: int, step: Array, batch
     return jnp.argsort(tickets)[:batch]
 
 
-def _plain_total(rows: PrivateRows, function: Callable[[Any], Array], num_entries: int) -> Float[Array, " entry"]:
-    """The sum over all rows in float64, a micro-batch at a time."""
+def _plain_total(fixed: Any, num_entries: int) -> Callable[[Any, PrivateRows, Array], Float[Array, " entry"]]:
+    """The sum over all rows in float64, a micro-batch at a time, as ``grid_total`` has it."""
 
-    @jax.jit
-    def total(rows: PrivateRows, num_chunks: Array) -> Array:
+    def total(arrays: Any, rows: PrivateRows, num_chunks: Array) -> Array:
         def add(i: Array, acc: Array) -> Array:
             take = lambda column: jax.lax.dynamic_slice_in_dim(column, i * rows.micro, rows.micro)
-            vectors = jax.vmap(function)(jax.tree.map(take, rows.columns)).astype(jnp.float64)
+            vectors = jax.vmap(eqx.combine(arrays, fixed))(jax.tree.map(take, rows.columns)).astype(jnp.float64)
             return acc + jnp.sum(jnp.where(take(rows.real)[:, None], vectors, 0.0), axis=0)
 
         return jax.lax.fori_loop(0, num_chunks, add, jnp.zeros(num_entries, jnp.float64))
 
-    return total(rows, rows.real.shape[0] // rows.micro)
+    return total
