@@ -12,6 +12,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.special import ndtr
 
 from sfumato.checks import between, whole
 from sfumato.encoding.layout import Feature, Layout
@@ -47,6 +48,23 @@ def buy_marginals(curator: Curator, layout: Layout, settings: MarginalShare) -> 
     """The map to standard normal features that noisy marginals imply. Cost: that of ``buy_histograms``."""
     bought = buy_histograms(curator, layout, settings)
     return _map([edge for edge, _ in bought.lines], [part for _, part in bought.lines], bought.num_edges)
+
+
+def normal_marginals(location: Float[np.ndarray, " f"], scale: Float[np.ndarray, " f"]) -> MarginalMap:
+    """The map that takes features for normal ones of this location and scale, on the real line of normal quantiles.
+
+    Between knots a tenth of a deviation apart the distribution function is straight, which costs less than a thousandth
+    of a nat a feature. Post-processing of what was bought.
+    """
+    knots = np.linspace(-_REACH, _REACH, round(20 * _REACH) + 1)
+    shares = np.diff(np.concatenate([[0.0], ndtr(knots), [1.0]]))
+    inner = ndtr(location[:, None] + scale[:, None] * knots)
+    edges = [np.concatenate([[0.0], line, [1.0]]) for line in inner]
+    return _map(edges, [shares] * len(edges), len(shares) + 1)
+
+
+_REACH = 5.0
+"""Deviations that the knots of a normal marginal reach; further out its mass is spread evenly."""
 
 
 def buy_histograms(curator: Curator, layout: Layout, settings: MarginalShare, *, marked: bool = False) -> Histograms:

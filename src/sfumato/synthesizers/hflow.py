@@ -12,14 +12,27 @@ from sfumato.fitting.correlations import CorrelationShare, buy_correlations
 from sfumato.fitting.flow_loss import FlowLoss
 from sfumato.fitting.level_order import order_levels
 from sfumato.fitting.likelihood import Optimiser, descend
-from sfumato.fitting.marginals import MarginalShare, buy_marginals
+from sfumato.fitting.marginals import MarginalShare, buy_marginals, normal_marginals
+from sfumato.fitting.scaling import ScalingShare, buy_scaling
 from sfumato.models.flows.copula import Copula
 from sfumato.models.flows.dequantiser import DequantiserShape
 from sfumato.models.flows.marginal_map import MarginalMap
 from sfumato.models.flows.spline_flow import SplineFlow, SplineFlowShape
 from sfumato.privacy import Curator, PoissonSampling, Relation, SgdPlan
 
-__all__ = ["Clipping", "CorrelationShare", "Dequantisation", "FlowSize", "HFlow", "MarginalShare", "Optimiser"]
+__all__ = [
+    "Clipping",
+    "CorrelationShare",
+    "Dequantisation",
+    "FlowSize",
+    "HFlow",
+    "MarginalShare",
+    "Optimiser",
+    "ScalingShare",
+]
+
+_ADAPTED = ("size", "part", "optimiser", "marginals", "correlations")
+"""Settings that a table of continuous columns alone has other defaults for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +99,9 @@ class HFlow:
     number of draws for discrete ones.
     Cost: Gaussian sums for the one-way marginals (``marginals``, 15 % of the budget; None buys none), for the order of
     nominal levels (5 %) and the correlations of all pairs (``correlations``, 10 %; None buys neither), the rest on
-    noisy gradients. ``batch`` is the expected batch; by default a twentieth of the declared table, from 256 to 4,096
-    rows.
+    noisy gradients. ``batch`` is the expected batch; by default one row in ``part`` of the declared table, from 256 to
+    4,096 rows. A table whose columns are all continuous has defaults of its own (``continuous()``), unless ``adapt`` is
+    off: location and scale of each column (4 %) in place of marginals and correlations. What the schema says decides.
     Reference: Lee, Kim, Jeong, Ro 2022, "Differentially Private Normalizing Flows for Synthetic Tabular Data
     Generation"; ``HFlow.paper()`` has its settings.
 
@@ -102,15 +116,17 @@ class HFlow:
 
     size: FlowSize = FlowSize()
     batch: int | None = None
+    part: int = 20
     steps: int = 1_000
     clipping: Clipping = Clipping()
     optimiser: Optimiser = Optimiser(learning_rate=6e-3)
-    marginals: MarginalShare | None = MarginalShare()
+    marginals: MarginalShare | ScalingShare | None = MarginalShare()
     correlations: CorrelationShare | None = CorrelationShare()
     dequantisation: Dequantisation = Dequantisation()
+    adapt: bool = True
 
     def __post_init__(self) -> None:
-        whole(1, steps=self.steps)
+        whole(1, steps=self.steps, part=self.part)
         if self.batch is not None:
             whole(1, batch=self.batch)
         instance(FlowSize, size=self.size)
@@ -122,16 +138,17 @@ class HFlow:
     def _check_shares(self) -> None:
         spent = 0.0
         if self.marginals is not None:
-            instance(MarginalShare, marginals=self.marginals)
+            if not isinstance(self.marginals, ScalingShare):
+                instance(MarginalShare, marginals=self.marginals)
             spent += self.marginals.share
         if self.correlations is not None:
             instance(CorrelationShare, correlations=self.correlations)
             spent += self.correlations.share + self.correlations.order
         if spent > 0.95:
             raise ArgumentError("Marginals and correlations together may spend 95 % of the budget at most.")
-        if self.marginals is None and self.correlations is not None:
+        if self.correlations is not None and not isinstance(self.marginals, MarginalShare):
             raise ArgumentError(
-                "Correlations are those of features behind marginals and need marginals: set correlations to None too."
+                "Correlations are those of features behind marginals and need marginals from histograms: set correlations to None too."
             )
 
     @classmethod
@@ -146,7 +163,31 @@ class HFlow:
             marginals=None,
             correlations=None,
             dequantisation=Dequantisation(kind="variational"),
+            adapt=False,
         )
+
+    @classmethod
+    def continuous(cls) -> Self:
+        """The defaults for tables whose columns are all continuous: histograms of smooth columns cost more than they
+        bring, and full linear flows between the splines do what correlations do elsewhere."""
+        return cls(
+            size=FlowSize(bins=4, linear="plu"),
+            part=6,
+            optimiser=Optimiser(learning_rate=4.5e-3),
+            marginals=ScalingShare(),
+            correlations=None,
+        )
+
+    def adapted(self, layout: Layout) -> Self:
+        """The settings for a table of this layout: where all of it is continuous, those of ``continuous()`` stand in
+        for defaults. What was learnt from rows decides nothing."""
+        if not self.adapt or any(feature.learnt or feature.size is not None for feature in layout.features):
+            return self
+        usual, smooth = type(self)(), self.continuous()
+        left = [name for name in _ADAPTED if getattr(self, name) == getattr(usual, name)]
+        if self.correlations is not None and "correlations" not in left:
+            left = [name for name in left if name != "marginals"]  # they were asked for, and rest on histograms
+        return replace(self, **{name: getattr(smooth, name) for name in left})
 
     @property
     def relation(self) -> Relation:
@@ -165,17 +206,20 @@ class HFlow:
         learned = Dequantisation(kind="variational", draws=2)
         return (
             tiny,
-            replace(plain, clipping=Clipping(kind="layer")),
+            replace(plain, clipping=Clipping(kind="layer"), marginals=ScalingShare(rounds=1)),
             replace(plain, clipping=Clipping(kind="unit"), dequantisation=learned),
             replace(plain, clipping=Clipping(kind="sparse"), optimiser=Optimiser(kind="adabelief"), batch=None),
         )
 
     def plan(self, declared: int | None) -> SgdPlan:
-        """Sampling, clipping and steps for a table of a declared size, or a twentieth of the rows without one."""
-        sampling = PoissonSampling(rate=sampling_rate(declared, self.batch, 20))
+        """Sampling, clipping and steps for a table of a declared size; one row in ``part`` without one."""
+        sampling = PoissonSampling(rate=sampling_rate(declared, self.batch, self.part))
         return SgdPlan(sampling=sampling, clip=self.clipping.clip(), steps=self.steps)
 
     def fit(self, curator: Curator, layout: Layout) -> SplineFlow:
+        return self.adapted(layout)._fitted(curator, layout)
+
+    def _fitted(self, curator: Curator, layout: Layout) -> SplineFlow:
         plan = self.plan(curator.declared_size)
         dequantiser = self.dequantisation.shape(layout)
         flow = SplineFlow.start(self.size.shape(layout.num_features), key=curator.start_key(), dequantiser=dequantiser)
@@ -189,6 +233,8 @@ class HFlow:
         """Marginals with levels in an order that means something, and the copula of features behind them."""
         if self.marginals is None:
             return MarginalMap.identity(layout.num_features), None
+        if isinstance(self.marginals, ScalingShare):
+            return normal_marginals(*buy_scaling(curator, layout.num_features, self.marginals)), None
         marginals = buy_marginals(curator, layout, self.marginals)
         if self.correlations is None:
             return marginals, None
