@@ -41,7 +41,6 @@ def measured_before(summary: list[Row]) -> list[Row]:
 
 def head(result: Row) -> list[str]:
     """What was measured, and how."""
-    machine = result["machine"]
     return [
         "## Mixtures and priors: tables 1, 2, 4 and 5 of the DP-NF paper (`make bench-mixtures`)",
         "",
@@ -55,10 +54,19 @@ def head(result: Row) -> list[str]:
         "figures (*paper*) are those of Waites and Cummings 2021; GDP understates epsilon, MA is RDP. The paper does",
         "not give the parameters of its generators, so that those tables compare in kind.",
         "",
-        f"Run on {machine['device']} ({machine['backend']}), {machine['cores']} cores, JAX {machine['jax']}, Python "
-        f"{machine['python']}, beside other work. Settings of each row are in the JSON. Seeds: {result['seeds']}.",
+        f"Run on {machines(result['runs'])}, beside other work. Settings of each row are in the JSON. Seeds: "
+        f"{result['seeds']}.",
         "",
     ]
+
+
+def machines(runs: list[dict[str, Any]]) -> str:
+    """The machines of all fits, each with how many it made."""
+    told = [
+        f"{each['device']} ({each['backend']}), {each['cores']} cores, JAX {each['jax']}, Python {each['python']}"
+        for each in (run["machine"] for run in runs)
+    ]
+    return "; ".join(f"{text} ({told.count(text)} fits)" for text in dict.fromkeys(told))
 
 
 def table(task: str, rows: list[Row]) -> list[str]:

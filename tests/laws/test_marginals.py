@@ -15,9 +15,12 @@ from scipy.special import ndtri
 from sfumato.encoding.layout import layout_of
 from sfumato.errors import ArgumentError
 from sfumato.fitting.histogram import onto_simplex
-from sfumato.fitting.marginals import MarginalShare, buy_marginals
+from sfumato.fitting.marginals import MarginalShare, buy_marginals, normal_marginals
+from sfumato.fitting.scaling import ScalingShare
 from sfumato.privacy import Adjacency, Budget, Curator, Ledger, Randomness
 from sfumato.schema import Categorical, Continuous, Integer, Schema
+from sfumato.synthesizers import HFlow
+from sfumato.synthesizers.hflow import CorrelationShare, FlowSize
 
 ROWS, VALUES = 4_000, 100_000
 SETTINGS = MarginalShare(share=0.9, rounds=5, bins=32)
@@ -137,3 +140,63 @@ def test_settings_that_make_no_sense_are_refused():
     for wrong in ({"share": 0.0}, {"share": 0.95}, {"rounds": 0}, {"bins": 1}):
         with pytest.raises(ArgumentError):
             MarginalShare(**wrong)
+
+
+def test_normal_marginals_standardise_normal_features():
+    """Features of this location and scale come out standard normal, with the log slope of the exact map.
+
+    The exact map is division by the scale. Straight pieces differ from it a little; far out in the tails, where a
+    thousandth of the mass is spread evenly, by more, so that 1.5 deviations are looked at.
+    """
+    location, scale = np.array([0.4, -1.0]), np.array([0.1, 0.7])
+    found = normal_marginals(location, scale)
+    standard = np.linspace(-1.5, 1.5, 41)[:, None] * np.ones(2)
+    moved, log_slope = jax.vmap(found.forward)(jnp.asarray(location + scale * standard, jnp.float32))
+    np.testing.assert_allclose(moved, standard, atol=0.02)
+    # A straight piece has one slope for a tenth of a deviation; a scale that is off by a fifth would show as 0.18.
+    np.testing.assert_allclose(np.mean(log_slope), -np.log(scale).sum(), atol=0.05)
+
+
+def test_normal_marginals_of_another_scale_do_not():
+    """The mutant: a scale that is off by a fifth leaves features that are."""
+    found = normal_marginals(np.zeros(1), np.array([0.8]))
+    moved = jax.vmap(found.forward)(jnp.linspace(-2, 2, 41)[:, None])[0]
+    assert float(jnp.abs(moved[:, 0] - jnp.linspace(-2, 2, 41)).max()) > 0.3
+
+
+SMOOTH = Schema(columns={name: Continuous(lower=0, upper=1) for name in "ab"}, rows=ROWS)
+
+
+def test_tables_of_continuous_columns_have_defaults_of_their_own():
+    smooth = HFlow().adapted(layout_of(SMOOTH))
+    assert smooth == HFlow.continuous()
+    assert isinstance(smooth.marginals, ScalingShare)
+    assert smooth.correlations is None
+    assert smooth.adapted(layout_of(SMOOTH)) == smooth
+
+
+def test_what_was_set_stays_set_in_tables_of_continuous_columns():
+    asked = HFlow(marginals=MarginalShare(share=0.3), steps=7, size=FlowSize(width=5))
+    found = asked.adapted(layout_of(SMOOTH))
+    assert (found.marginals, found.steps, found.size) == (asked.marginals, 7, asked.size)
+    assert found.part == HFlow.continuous().part
+    correlated = HFlow(correlations=CorrelationShare(share=0.2)).adapted(layout_of(SMOOTH))
+    assert correlated.correlations == CorrelationShare(share=0.2)
+    assert isinstance(correlated.marginals, MarginalShare)
+
+
+def test_mixed_tables_and_learnt_columns_keep_the_usual_defaults():
+    """What was learnt is an answer of the fit, and no charge may depend on it: so it may not choose settings."""
+    assert HFlow().adapted(layout_of(SCHEMA)) == HFlow()
+    assert HFlow().adapted(layout_of(SMOOTH, learnt=["a"])) == HFlow()
+    assert HFlow(adapt=False).adapted(layout_of(SMOOTH)) == HFlow(adapt=False)
+    assert HFlow.paper().adapted(layout_of(SMOOTH)) == HFlow.paper()
+
+
+def test_a_table_of_continuous_columns_is_charged_for_scales_and_not_for_histograms():
+    ledger = Ledger(Budget(epsilon=2.0, delta=1e-5), Adjacency())
+    rows = {"low": made_up()["low"][:, [2, 2]], "width": np.zeros((ROWS, 2), np.float32)}
+    curator = Curator(rows, ledger=ledger, randomness=Randomness.from_seed(7), public_size=ROWS)
+    HFlow(steps=1, size=FlowSize(blocks=1, width=4)).fit(curator, layout_of(SMOOTH))
+    purposes = [entry.purpose for entry in ledger.entries]
+    assert purposes == [*(f"location and scale, round {k} of 3" for k in (1, 2, 3)), "gradients of the likelihood"]

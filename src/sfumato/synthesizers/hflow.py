@@ -148,7 +148,8 @@ class HFlow:
             raise ArgumentError("Marginals and correlations together may spend 95 % of the budget at most.")
         if self.correlations is not None and not isinstance(self.marginals, MarginalShare):
             raise ArgumentError(
-                "Correlations are those of features behind marginals and need marginals from histograms: set correlations to None too."
+                "Correlations are those of features behind histograms, and so need marginals that are: "
+                "set correlations to None too."
             )
 
     @classmethod
