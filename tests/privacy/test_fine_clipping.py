@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from privacy.test_clipping import hostile
-from privacy.test_factored import compiled_factors, flow_of, key_of, looped, rows_of
+from privacy.test_factored import BLOCKS, both_ways, key_of
 from sfumato.errors import ArgumentError
 from sfumato.fitting.clipping import Clipping
-from sfumato.fitting.flow_loss import FlowLoss
 from sfumato.privacy import FlatClip, LayerClip, PoissonSampling, SgdPlan, SparseClip, UnitClip
 from sfumato.privacy.clipping import GRID, Part
 from sfumato.privacy.factored import _FINE, factored_sum, row_gradients, shaped_sum, slack_of
@@ -166,23 +165,14 @@ def test_neighbours_differ_by_one_bounded_row(name):
     assert 0.5 * GRID < furthest <= GRID
 
 
-def flow_case(linear):
-    flow = flow_of(5, linear)
-    loss, rows = FlowLoss(skeleton=flow, draws=2), rows_of(5)
-    return flow, loss, rows, jax.random.split(key_of(5), 24)
-
-
 @pytest.mark.parametrize("linear", ["low-rank", "plu"])
 def test_fast_clipping_by_layer_is_the_loop_over_rows(linear):
     """Every layer of the flow, against gradients of single rows that are clipped one by one, to 1e-5."""
-    flow, loss, rows, keys = flow_case(linear)
-    valid = np.arange(24) < 20
+    loss, weights, keys, gradients, factors = both_ways(5, 2, linear)
+    valid, names = np.arange(24) < 20, sorted(weights)
     with jax.enable_x64(True):
-        weights = loss.weights(flow)
-        gradients, names = looped(loss, weights, rows, keys), sorted(weights)
-        factors = compiled_factors(loss, weights, rows, keys)
         norms = np.sqrt(sum(np.sum(value.reshape(24, -1) ** 2, axis=1) for value in gradients.values()))
-        slack = slack_of(sum(weight.size for weight in weights.values()), 6)
+        slack = slack_of(sum(weight.size for weight in weights.values()), 2 * BLOCKS)
         parts = [loss.rules[name].part(weights[name]) for name in names]
         vectors = [jnp.asarray(gradients[name], jnp.float64) for name in names]
         for bound in (0.1, float(np.median(norms))):
@@ -197,12 +187,10 @@ def test_fast_clipping_by_layer_is_the_loop_over_rows(linear):
 @pytest.mark.parametrize("linear", ["low-rank", "plu"])
 def test_gradients_made_from_factors_are_those_of_the_loop(linear):
     """Weight by weight, to 1e-5 over all rows; and what is summed of them is exactly what clipping says."""
-    flow, loss, rows, keys = flow_case(linear)
-    valid = jnp.arange(24) < 20
+    loss, weights, keys, expected, factors = both_ways(5, 2, linear)
+    valid, names = jnp.arange(24) < 20, sorted(weights)
     with jax.enable_x64(True):
-        weights = loss.weights(flow)
-        factors, names = compiled_factors(loss, weights, rows, keys), sorted(weights)
-        found, expected = row_gradients(loss, factors), looped(loss, weights, rows, keys)
+        found = row_gradients(loss, factors)
         parts = [loss.rules[name].part(weights[name]) for name in names]
         for name, value in expected.items():
             error = np.linalg.norm(np.asarray(found[name]) - value)

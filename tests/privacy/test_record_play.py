@@ -4,11 +4,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from sfumato.audit.neighbours import HOSTILE, SCHEMAS, Neighbour, neighbours, random_neighbours, trial_rows
-from sfumato.audit.playback import PlayResult, Tape, Violation, play
+from sfumato.audit.playback import PlayResult, play
+from sfumato.audit.tape import Tape, Violation, agreed, identity
 from sfumato.errors import ArgumentError
 from sfumato.privacy import Relation
 from sfumato.privacy.units import first_rows_of_units
@@ -118,6 +122,49 @@ def test_a_tape_refuses_other_questions():
     tape.take("sum of x")
     with pytest.raises(Violation, match="more often"):
         tape.take("sum of x")
+
+
+class Times(eqx.Module):
+    """A function of a row with an array, a key and a fixed number."""
+
+    by: jax.Array
+    key: jax.Array
+    power: int = eqx.field(static=True, default=1)
+
+    def __call__(self, row):
+        return self.by * row**self.power
+
+
+def times(by, seed=0, **given):
+    return Times(jnp.asarray(by, jnp.float32), jax.random.key(seed), **given)
+
+
+SAME = {
+    "trees": (times(2.0), times(2.0)),
+    "closures of one text": tuple((lambda row, by=by: by * row) for by in (2.0, 2.0)),
+}
+OTHER = {
+    "another array": (times(2.0), times(3.0)),
+    "another key": (times(2.0), times(2.0, seed=1)),
+    "another fixed part": (times(2.0), times(2.0, power=2)),
+    "closures of other numbers": tuple((lambda row, by=by: by * row) for by in (2.0, 3.0)),
+    "closures of other arrays": tuple((lambda row, by=by: by * row) for by in jnp.array([[2.0, 1.0], [3.0, 1.0]])),
+}
+
+
+@pytest.mark.parametrize("kind", [*SAME, *OTHER])
+def test_another_function_is_told_from_the_first(kind):
+    """A key that a function does not use changes no program, so it is no violation by itself."""
+    first, now = (SAME | OTHER)[kind]
+    lowered = lambda function: jax.jit(lambda row: function(row)).lower(jnp.ones(2, jnp.float32))
+    if kind in SAME:
+        assert agreed(now, first, lowered) is first
+    elif kind == "another key":
+        assert identity(now) != identity(first) and agreed(now, first, lowered) is first
+    else:
+        assert identity(now) != identity(first)
+        with pytest.raises(Violation, match="another function"):
+            agreed(now, first, lowered)
 
 
 def test_a_fit_that_fails_on_a_neighbour_only_is_a_violation():

@@ -182,21 +182,29 @@ class CanaryCurator(Curator):
         asks: Any = FactoredPull(num, _ASKED * plan.clip.bound) if isinstance(loss, FactoredLoss) else pull
 
         def listen(mean: Any, heard: Any, at: Any) -> tuple[Any, Any]:
-            # The charge is the last of the ledger by the time that this is compiled.
-            sigma = self._sigma()
+            (scores, noise, step), (sigma, pull_of_all) = heard
             seen = jnp.concatenate([mean["first"], mean["second"]]).astype(jnp.float64) * scale
             along = at["turn"] * (seen[:num] + seen[num:]) / sqrt(2)
-            scores, noise, step = heard
-            noise = noise.at[step].set((seen - at["turn"] * self._pull_of_all()) / sigma) if steps else noise
-            return {**at, "turn": -at["turn"]}, (scores + log_ratio(along, sigma, rate, adjacency), noise, step + 1)
+            noise = noise.at[step].set((seen - at["turn"] * pull_of_all) / sigma) if steps else noise
+            scores = scores + log_ratio(along, sigma, rate, adjacency)
+            return {**at, "turn": -at["turn"]}, ((scores, noise, step + 1), heard[1])
 
-        before = (np.zeros(num), np.zeros((steps, 2 * num)), np.zeros((), np.int32))
+        # Room for all steps that there may be, so that plans of other lengths find the loop in a compilation cache.
+        room = np.zeros((_FULL_STEPS if steps else 0, 2 * num))
+        before: Any = (np.zeros(num), room, np.zeros((), np.int32))
         charged = len(self._ledger.entries)
-        _, (scores, noise, _) = super().noisy_descent(asks, start, before, plan=plan, update=listen, purpose=purpose)
+        _, ((scores, noise, _), _) = super().noisy_descent(
+            asks, start, before, plan=plan, update=listen, purpose=purpose
+        )
         multiplier = self._sigma() / (2 if adjacency.relation is Relation.REPLACE_ONE else 1)
         event = plan.event(multiplier, adjacency)
-        self._note(purpose, event, np.asarray(scores), np.asarray(noise) if steps else None, charged)
+        self._note(purpose, event, np.asarray(scores), np.asarray(noise)[:steps] if steps else None, charged)
         return params, state
+
+    def _loop(self, build: Any, held: Any, params: Any, state: Any, **given: Any) -> Any:
+        """The real loop. The charge, which is made by now, and what canaries add go with the state, as no constants."""
+        facts = jnp.asarray(self._sigma(), jnp.float64), jnp.asarray(self._pull_of_all())
+        return super()._loop(build, held, params, (state, facts), **given)
 
     def _sigma(self) -> float:
         """The deviation of a step's noise, in bounds, as the last charge says."""
@@ -254,7 +262,7 @@ class FactoredPull:
 
 
 def log_ratio(
-    seen: Float[Array, " canary"], sigma: float, rate: float, adjacency: Adjacency
+    seen: Float[Array, " canary"], sigma: float | Array, rate: float, adjacency: Adjacency
 ) -> Float[Array, " canary"]:
     """log p(seen | in) - log p(seen | out), for an observation in clipping bounds with noise of deviation ``sigma``.
 

@@ -13,23 +13,28 @@ Reference: the idea is that of Re:cord-play (PETS 2026), written anew for these 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from sfumato import pipeline
 from sfumato.audit.neighbours import SCHEMAS, Neighbour, Row, neighbours, text_table, trial_rows
+from sfumato.audit.tape import Exact, Tape, Violation, agreed
 from sfumato.errors import ArgumentError
 from sfumato.privacy import Budget, Curator, PoissonSampling, Randomness, Relation, step
 from sfumato.privacy.clipping import GRID
 from sfumato.privacy.counting import cell_counts
 from sfumato.privacy.events import ExponentialChoice, Exposure, GaussianSum, LaplaceSum
 from sfumato.privacy.factors import FactoredLoss
-from sfumato.privacy.queries import CountQuery, DistanceQuery
+from sfumato.privacy.programs import Programs
+from sfumato.privacy.queries import CountQuery, DistanceQuery, ScoreQuery
+from sfumato.privacy.step import PrivateRows
 from sfumato.progress import Progress, quiet
 from sfumato.release.store import to_bytes
 from sfumato.synthesizers import Synthesizer
@@ -41,97 +46,50 @@ Rows that stay below their bound would hide a defect that lets them pass it.
 """
 
 
-class Violation(Exception):  # noqa: N818 - it is what an audit looks for, not an error of the audit
-    """Something of a fit that depends on the rows and was not paid for."""
-
-
-@dataclass
-class Tape:
-    """The calls of one fit, in order: what was asked, the exact sum, what came out.
-
-    ``measure`` asks for the exact sums, whose compilation takes seconds; ``programs`` are the compiled sums by their
-    text.
-    """
-
-    measure: bool = True
-    calls: list[tuple[str, Any, Any]] = field(default_factory=list)
-    programs: dict[str, Any] = field(default_factory=dict)
-    place: int = 0
-
-    def put(self, asked: str, exact: Any, answer: Any) -> None:
-        """Write a call down."""
-        self.calls.append((asked, exact, answer))
-
-    def take(self, asked: str) -> tuple[Any, Any]:
-        """The next call, which must have been the same question."""
-        if self.place >= len(self.calls):
-            raise Violation("a door was asked more often than on the first table")
-        recorded, exact, answer = self.calls[self.place]
-        if recorded != asked:
-            raise Violation(f"a door was asked {asked!r} where it was asked {recorded!r} on the first table")
-        self.place += 1
-        return exact, answer
-
-    def program(self, lowered: Any, *, recording: bool) -> Any:
-        """The compiled form of a sum. A program's text holds every constant, so equal texts are equal functions."""
-        text = lowered.as_text()
-        if text not in self.programs:
-            if not recording:
-                raise Violation("a door was asked for the sum of another function than on the first table")
-            self.programs[text] = lowered.compile()
-        return self.programs[text]
-
-    def finish(self) -> None:
-        """Rewind, once every call was taken."""
-        if self.place < len(self.calls):
-            raise Violation("a door was asked less often than on the first table")
-        self.place = 0
-
-
 class _Doors(Curator):
-    """What recorder and player share: the words of a question, and exact sums by the doors' own compiled programs."""
-
-    _recording: ClassVar[bool]
+    """What recorder and player share: the words of a question, and exact sums by compiled programs of the doors."""
 
     def __init__(self, rows: Any, *, tape: Tape, **given: Any) -> None:
         super().__init__(rows, **given)
         self._tape = tape
+        self._programs = tape.programs
         self._loss: Any = None
 
     def noisy_descent(self, loss: Any, params: Any, state: Any, **given: Any) -> Any:
         self._loss = loss
         return super().noisy_descent(loss, params, state, **given)
 
-    def _exact(self, query: Any) -> np.ndarray:
-        if isinstance(query, CountQuery | DistanceQuery):
-            counts = self._measured(lambda rows: cell_counts(rows, query.function, query.sizes), self._rows)
-            if not counts.size or isinstance(query, CountQuery):
-                return counts * GRID
-            return np.array(query.scores(counts), np.float64)
-        entries = query.num_entries if hasattr(query, "num_entries") else query.num_candidates
-        loud = lambda row: _LOUD * query.function(row)
-        return self._measured(
-            lambda rows: step.grid_total(rows, loud, getattr(query, "clip", None), entries), self._rows
-        )
+    def _exact(self, query: Any, first: Exact | None = None) -> Exact:
+        """The exact sum of a query; on replay its function must be that of the ``first`` table."""
+        total = lambda function, rows: _total(rows, replace(query, function=function), self._programs)
+        exact = self._measured(total, query.function, self._rows, first=first)
+        if not exact.total.size or not isinstance(query, CountQuery | DistanceQuery):
+            return exact
+        counts = exact.total.astype(np.int64)
+        scores = counts * GRID if isinstance(query, CountQuery) else query.scores(counts)
+        return replace(exact, total=np.array(scores, np.float64))
 
-    def _exact_step(self, params: Any, plan: Any) -> np.ndarray:
+    def _exact_step(self, params: Any, plan: Any, first: Exact | None = None) -> Exact:
         """The sum of a step's clipped gradients, before any noise, if all rows take part.
 
         All of them do, since a neighbour may change which rows are drawn, while what is measured is what a row moves.
         """
-        loud: Any = lambda params, row, key: _LOUD * self._loss(params, row, key)
-        if isinstance(self._loss, FactoredLoss):
-            loud = _Louder(self._loss)
         everyone, expected = replace(plan, sampling=PoissonSampling(rate=1.0)), float(self.size)
-        total = lambda params, rows, key: step.batch_total(loud, params, everyone, rows, key, 0, 0, expected)  # type: ignore[arg-type]
-        return self._measured(total, params, self._rows, self._randomness.key)
 
-    def _measured(self, total: Any, *given: Any) -> np.ndarray:
+        def total(loss: Any, *given: Any) -> Any:
+            program, arrays = self._programs.of(_step_total, loss, everyone, expected)
+            return program(arrays, *given)
+
+        return self._measured(total, self._loss, params, self._rows, self._randomness.key, first=first)
+
+    def _measured(self, total: Any, function: Any, *given: Any, first: Exact | None) -> Exact:
         if not self._tape.measure:
-            return np.zeros(0)
+            return Exact(np.zeros(0))
         with jax.enable_x64(True):
-            program = self._tape.program(jax.jit(total).lower(*given), recording=self._recording)
-            return np.asarray(program(*given), np.float64)
+            if first is not None:
+                lowered = lambda function: jax.jit(partial(total, function)).lower(*given)
+                function = agreed(function, first.function, lowered)
+            return Exact(np.asarray(total(function, *given), np.float64), function)
 
     def _asked(self, kind: str, *parts: Any) -> str:
         return " | ".join([kind, *(repr(part) for part in (*parts, self._ledger.events))])
@@ -158,6 +116,36 @@ class _Doors(Curator):
         return self._asked("descent", given["plan"], given["purpose"], self.size)
 
 
+def _total(rows: PrivateRows, query: Any, programs: Programs) -> Any:
+    """The counts or the sum that a query asks for, of rows that come to their bound."""
+    if isinstance(query, CountQuery | DistanceQuery):
+        return cell_counts(rows, query.function, query.sizes)
+    loud, clip = _Loud(query.function, jnp.asarray(_LOUD, jnp.float32)), getattr(query, "clip", None)
+    entries = query.num_candidates if isinstance(query, ScoreQuery) else query.num_entries
+    return step.grid_total(rows, loud, clip, entries, programs)
+
+
+def _step_total(fixed: Any, plan: Any, expected: float) -> Any:
+    """The sum of a step as a function of the arrays that the loss holds, parameters, rows and key."""
+
+    def total(arrays: Any, params: Any, rows: PrivateRows, key: Any) -> Any:
+        loss = eqx.combine(arrays, fixed)
+        loud: Any = _Louder(loss) if isinstance(loss, FactoredLoss) else lambda *given: _LOUD * loss(*given)
+        return step.batch_total(loud, params, plan, rows, key, 0, jnp.asarray(0), expected)
+
+    return total
+
+
+class _Loud(eqx.Module):
+    """A function of a row, multiplied; by one it is as it was, in the same program."""
+
+    function: Any
+    by: Array
+
+    def __call__(self, row: Any) -> Any:
+        return self.by * self.function(row)
+
+
 @dataclass(frozen=True)
 class _Louder:
     """A loss in factors, multiplied so that each row comes to its bound."""
@@ -175,23 +163,28 @@ class _Louder:
         return _LOUD * self.loss.common(weights)
 
 
+def _alike(query: Any) -> Any:
+    """The query with the form of the measured one, so that both are sums of one program."""
+    if isinstance(query, CountQuery | DistanceQuery):
+        return query
+    return replace(query, function=_Loud(query.function, jnp.ones((), jnp.float32)))
+
+
 class Recorder(_Doors):
     """A curator that writes down what its doors give out."""
 
-    _recording = True
-
     def noisy_sum_at(self, query: Any, *, noise_multiplier: float) -> np.ndarray:
-        answer = super().noisy_sum_at(query, noise_multiplier=noise_multiplier)
+        answer = super().noisy_sum_at(_alike(query), noise_multiplier=noise_multiplier)
         self._tape.put(self._asked_sum(query, noise_multiplier), self._exact(query), answer)
         return answer
 
     def noisy_laplace_sum(self, query: Any, *, epsilon: float) -> np.ndarray:
-        answer = super().noisy_laplace_sum(query, epsilon=epsilon)
+        answer = super().noisy_laplace_sum(_alike(query), epsilon=epsilon)
         self._tape.put(self._asked_laplace(query, epsilon), self._exact(query), answer)
         return answer
 
     def noisy_choice(self, query: Any, *, epsilon: float) -> int:
-        answer = super().noisy_choice(query, epsilon=epsilon)
+        answer = super().noisy_choice(_alike(query), epsilon=epsilon)
         self._tape.put(self._asked_choice(query, epsilon), self._exact(query), answer)
         return answer
 
@@ -218,8 +211,6 @@ def _made_up(params: Any, at: int) -> Any:
 class Player(_Doors):
     """A curator that gives out what a recorder wrote down, and never lets its own rows speak."""
 
-    _recording = False
-
     def __init__(self, rows: Any, *, neighbour: Neighbour, **given: Any) -> None:
         super().__init__(rows, **given)
         self._neighbour = neighbour
@@ -228,20 +219,20 @@ class Player(_Doors):
         self._charge(GaussianSum(noise_multiplier=noise_multiplier), query.purpose)
         exact, answer = self._tape.take(self._asked_sum(query, noise_multiplier))
         # The norm of whole grid steps may be a root, which a float rounds; a step has 2**20 grid steps.
-        self._compare(np.linalg.norm(self._exact(query) - exact) / query.grid_norm * (1 - 1e-12), "a sum")
+        self._compare(np.linalg.norm(self._moved(query, exact)) / query.grid_norm * (1 - 1e-12), "a sum")
         return answer
 
     def noisy_laplace_sum(self, query: Any, *, epsilon: float) -> np.ndarray:
         self._charge(LaplaceSum(epsilon=epsilon), query.purpose)
         exact, answer = self._tape.take(self._asked_laplace(query, epsilon))
         # Laplace noise covers the sum of absolute values, and a row's is a whole number of grid steps.
-        self._compare(np.sum(np.abs(self._exact(query) - exact)), "a sum")
+        self._compare(np.sum(np.abs(self._moved(query, exact))), "a sum")
         return answer
 
     def noisy_choice(self, query: Any, *, epsilon: float) -> int:
         self._charge(ExponentialChoice(epsilon=epsilon), query.purpose)
         exact, answer = self._tape.take(self._asked_choice(query, epsilon))
-        self._compare(np.max(np.abs(self._exact(query) - exact), initial=0.0), "a score")
+        self._compare(np.max(np.abs(self._moved(query, exact)), initial=0.0), "a score")
         return answer
 
     def noisy_levels(self, **given: Any) -> Any:
@@ -257,11 +248,14 @@ class Player(_Doors):
         exact, noisy = self._tape.take(self._asked_descent(given))
         if self._neighbour.aligned:
             # Later steps start from frozen parameters and would show nothing new.
-            distance = np.linalg.norm(self._exact_step(params, given["plan"]) - exact)
-            self._compare(distance, "the sum of a gradient step")
+            mine = self._exact_step(params, given["plan"], exact)
+            self._compare(np.linalg.norm(mine.total - exact.total), "the sum of a gradient step")
         for answer in noisy:
             params, state = given["update"](answer, state, params)
         return params, state
+
+    def _moved(self, query: Any, first: Exact) -> np.ndarray:
+        return np.asarray(self._exact(query, first).total - first.total)
 
     def _compare(self, distance: Any, what: str) -> None:
         if distance > self._neighbour.steps * self._ledger.adjacency.sum_factor * GRID:
@@ -316,15 +310,15 @@ def play(
     """
     changes = neighbours(method.relation) if changes is None else changes
     usual = [change for change in changes if change.start is None]
-    result = PlayResult()
+    result, programs = PlayResult(), Programs()
     for number, table in enumerate(tables):
         progress("record-play", number, len(tables))
         for turn in range(turns):
-            result += _play_table(method, table, usual, Tape(measure=turn == 0), seed + turn)
+            result += _play_table(method, table, usual, Tape(turn == 0, programs), seed + turn)
         # Other starts need a recording each, and one table shows what there is to see.
         for change in changes if number == 0 else ():
             if change.start is not None:
-                result += _play_table(method, table, [change], Tape(measure=False), seed)
+                result += _play_table(method, table, [change], Tape(False, programs), seed)
     progress("record-play", len(tables), len(tables))
     return result if result.pairs else result + PlayResult(violations=("no pair could be played",))
 
@@ -370,8 +364,10 @@ def _refused(method: Synthesizer, table: str, changes: Sequence[Neighbour], rows
 
 
 def _release(doors: Any, rows: Any, table: str, method: Synthesizer) -> bytes:
-    # Any budget would do; that of much noise is the one that takes the accountant the least time.
-    schema, budget = SCHEMAS[table], Budget(epsilon=0.1, delta=1e-5)
+    # Any budget would do; these take the accountant the least time: much noise for privacy loss distributions, little
+    # for batches of fixed size.
+    epsilon = 2.0 if method.relation is Relation.REPLACE_ONE else 0.1
+    schema, budget = SCHEMAS[table], Budget(epsilon=epsilon, delta=1e-5)
     randomness = frozen_randomness()
     return to_bytes(
         pipeline.fit_through(

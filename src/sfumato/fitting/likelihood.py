@@ -63,6 +63,15 @@ def negative_log_likelihood(model: DensityModel, row: Any, key: Array) -> Float[
     return -model.log_prob(dequantise(row["low"], row["width"], key))
 
 
+class RowLoss(eqx.Module):
+    """The same as a function of what is trained; the arrays of the rest are no constants of what is compiled."""
+
+    fixed: Any
+
+    def __call__(self, params: Any, row: Any, key: Array) -> Float[Array, ""]:
+        return negative_log_likelihood(eqx.combine(params, self.fixed), row, key)
+
+
 def fit_likelihood(
     model: Model, trainable: Any, curator: Curator, *, plan: SgdPlan, optimiser: Optimiser, purpose: str
 ) -> Model:
@@ -72,11 +81,7 @@ def fit_likelihood(
     Cost: the plan's event, with whatever noise the rest of the budget asks for.
     """
     params, fixed = eqx.partition(model, trainable)
-
-    def loss(params: Any, row: Any, key: Array) -> Float[Array, ""]:
-        return negative_log_likelihood(eqx.combine(params, fixed), row, key)
-
-    return descend(model, params, loss, curator, plan=plan, optimiser=optimiser, purpose=purpose)
+    return descend(model, params, RowLoss(fixed), curator, plan=plan, optimiser=optimiser, purpose=purpose)
 
 
 def descend(

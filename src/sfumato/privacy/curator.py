@@ -290,11 +290,13 @@ class Curator:
         plan: SgdPlan,
         purpose: str,
     ) -> Any:
-        """``build(held)`` is the gradient of a step. What it holds is an argument of the compiled loop, so that
-        the next fit of the same kind finds the loop in a compilation cache."""
+        """``build(held)`` is the gradient of a step. What it holds and the number of the call are arguments of the
+        compiled loop, so that the next fit of the same kind finds the loop in a compilation cache."""
 
         @jax.jit
-        def stretch(carry: Any, held: Any, rows: PrivateRows, key: Array, start: Array, stop: Array) -> Any:
+        def stretch(
+            carry: Any, held: Any, rows: PrivateRows, key: Array, call: Array, start: Array, stop: Array
+        ) -> Any:
             return run_steps(build(held), update, carry, rows, key, call, start, stop)
 
         carry, key = (params, state), self._randomness.key
@@ -303,7 +305,7 @@ class Curator:
         for start in range(0, plan.steps, tick):
             stop = min(start + tick, plan.steps)
             self._progress(purpose, start, plan.steps)
-            carry = jax.block_until_ready(stretch(carry, held, self._rows, key, start, stop))
+            carry = jax.block_until_ready(stretch(carry, held, self._rows, key, call, start, stop))
         self._progress(purpose, plan.steps, plan.steps)
         return carry
 

@@ -155,6 +155,8 @@ class DistanceQuery:
 
 def count_query() -> SumQuery:
     """How many rows there are: a sum of ones."""
-    return SumQuery(
-        function=lambda _: jnp.ones(1, jnp.float32), num_entries=1, clip=FlatClip(bound=1.0), purpose="row count"
-    )
+    return SumQuery(function=_one, num_entries=1, clip=FlatClip(bound=1.0), purpose="row count")
+
+
+def _one(_: Any) -> Float[Array, " entry"]:
+    return jnp.ones(1, jnp.float32)

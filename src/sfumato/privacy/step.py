@@ -6,7 +6,7 @@ Per-row gradients come from ``vmap`` of the gradient of one row, so that no laye
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -24,6 +24,9 @@ from sfumato.privacy.noise import gaussian_integers
 from sfumato.privacy.plan import SgdPlan
 from sfumato.privacy.programs import Programs
 from sfumato.privacy.randomness import Stream, nonce
+
+Call: TypeAlias = int | Array
+"""The number of a call of a door, which is part of every nonce."""
 
 
 class PrivateRows(eqx.Module):
@@ -114,10 +117,10 @@ class NoisyStep:
     each step still has its own nonces.
     """
 
-    draw: Callable[[PrivateRows, Array, int, Array], Drawn]
+    draw: Callable[[PrivateRows, Array, Call, Array], Drawn]
     mean: Callable[[Any, PrivateRows, Drawn], Any]
 
-    def __call__(self, params: Any, rows: PrivateRows, key: Array, call: int, step: Array) -> Any:
+    def __call__(self, params: Any, rows: PrivateRows, key: Array, call: Call, step: Array) -> Any:
         """The noisy mean gradient of a step."""
         return self.mean(params, rows, self.draw(rows, key, call, step))
 
@@ -133,9 +136,9 @@ def run_steps(
     carry: Any,
     rows: PrivateRows,
     key: Array,
-    call: int,
-    start: Array,
-    stop: Array,
+    call: Call,
+    start: int | Array,
+    stop: int | Array,
 ) -> Any:
     """Steps from ``start`` to ``stop``, to be compiled by its caller: gradient, then ``update``, in turn.
 
@@ -208,10 +211,10 @@ def factored_step(
     return NoisyStep(draw=_drawing(plan, flat.size, deviation), mean=mean)
 
 
-def _drawing(plan: SgdPlan, size: int, deviation: float | Array) -> Callable[[PrivateRows, Array, int, Array], Drawn]:
+def _drawing(plan: SgdPlan, size: int, deviation: float | Array) -> Callable[[PrivateRows, Array, Call, Array], Drawn]:
     """The first half of a step, with noise for so many entries."""
 
-    def draw(rows: PrivateRows, key: Array, call: int, step: Array) -> Drawn:
+    def draw(rows: PrivateRows, key: Array, call: Call, step: Array) -> Drawn:
         order, count, row_key = participants(plan, rows, key, call, step)
         noise = gaussian_integers(key, nonce(call, step, Stream.NOISE), size, deviation)
         return Drawn(order, count, row_key, noise)
@@ -250,7 +253,7 @@ def _other(keys: Array) -> Array:
 
 
 def participants(
-    plan: SgdPlan, rows: PrivateRows, key: Array, call: int, step: Array
+    plan: SgdPlan, rows: PrivateRows, key: Array, call: Call, step: Array
 ) -> tuple[Int32[Array, " row"], Int64[Array, ""], Array]:
     """The places of a step's rows, those drawn first; how many were drawn; and a key for what is random in rows."""
     num_rows = rows.real.shape[0]
@@ -290,7 +293,7 @@ def batch_total(
     plan: SgdPlan,
     rows: PrivateRows,
     key: Array,
-    call: int,
+    call: Call,
     step: Array,
     expected_batch: float = 1.0,
 ) -> Int64[Array, " entry"]:

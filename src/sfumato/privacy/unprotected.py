@@ -24,7 +24,7 @@ from sfumato.privacy.factors import FactoredLoss
 from sfumato.privacy.plan import SgdPlan
 from sfumato.privacy.queries import CountQuery, DistanceQuery, ScoreQuery, SumQuery
 from sfumato.privacy.randomness import Stream, nonce
-from sfumato.privacy.step import PrivateRows
+from sfumato.privacy.step import Call, PrivateRows
 
 REASON = "fitted without privacy"
 
@@ -136,7 +136,7 @@ def _gradient_step(batch_loss: BatchLoss, batch: int) -> Callable[..., Any]:
     chunk = min(batch, chunk_rows(batch))
     num_chunks = -(-batch // chunk)
 
-    def mean(params: Any, rows: PrivateRows, key: Array, call: int, step: Array) -> Any:
+    def mean(params: Any, rows: PrivateRows, key: Array, call: Call, step: Array) -> Any:
         places = jnp.pad(_places(rows.real, key, call, step, batch), (0, num_chunks * chunk - batch))
         taken = (jnp.arange(places.size) < batch) & rows.real[places]
         row_key = jax.random.wrap_key_data(keystream(key, nonce(call, step, Stream.ROWS), 2))
@@ -155,7 +155,7 @@ def _gradient_step(batch_loss: BatchLoss, batch: int) -> Callable[..., Any]:
     return mean
 
 
-def _places(real: Bool[Array, " row"], key: Array, call: int, step: Array, batch: int) -> Int[Array, " batch"]:
+def _places(real: Bool[Array, " row"], key: Array, call: Call, step: Array, batch: int) -> Int[Array, " batch"]:
     """The places of so many rows, evenly drawn: those with the smallest tickets, padding last."""
     words = keystream(key, nonce(call, step, Stream.SAMPLING), real.shape[0])
     tickets = jnp.where(real, words >> 1, jnp.uint32(2**32 - 1))
