@@ -22,6 +22,7 @@ import sfumato.privacy.curator as curator
 import sfumato.privacy.randomness as randomness
 import sfumato.privacy.step as step
 import sfumato.synthesizers.hflow as hflow
+from contract import test_unprotected
 from golden import test_epsilons as golden
 from golden import test_laplace_epsilons as golden_laplace
 from laws import test_correlations
@@ -39,7 +40,6 @@ from privacy import (
     test_sampling,
     test_steps,
     test_units,
-    test_unprotected,
 )
 from sfumato.audit import playback
 from sfumato.audit.neighbours import neighbours

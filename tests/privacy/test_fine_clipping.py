@@ -165,10 +165,14 @@ def test_neighbours_differ_by_one_bounded_row(name):
     assert 0.5 * GRID < furthest <= GRID
 
 
-@pytest.mark.parametrize("linear", ["low-rank", "plu"])
-def test_fast_clipping_by_layer_is_the_loop_over_rows(linear):
+over_flows = pytest.mark.parametrize(("linear", "couplings"), [("low-rank", 2), ("plu", 0)])
+"""Flows of ``test_factored``, so that their gradients are compiled once."""
+
+
+@over_flows
+def test_fast_clipping_by_layer_is_the_loop_over_rows(linear, couplings):
     """Every layer of the flow, against gradients of single rows that are clipped one by one, to 1e-5."""
-    loss, weights, keys, gradients, factors = both_ways(5, 2, linear)
+    loss, weights, keys, gradients, factors = both_ways(5, 2, linear, couplings)
     valid, names = np.arange(24) < 20, sorted(weights)
     with jax.enable_x64(True):
         norms = np.sqrt(sum(np.sum(value.reshape(24, -1) ** 2, axis=1) for value in gradients.values()))
@@ -184,10 +188,10 @@ def test_fast_clipping_by_layer_is_the_loop_over_rows(linear):
                 assert error <= 1e-5 * np.linalg.norm(wanted) + 1e-9 * bound, (name, bound)
 
 
-@pytest.mark.parametrize("linear", ["low-rank", "plu"])
-def test_gradients_made_from_factors_are_those_of_the_loop(linear):
+@over_flows
+def test_gradients_made_from_factors_are_those_of_the_loop(linear, couplings):
     """Weight by weight, to 1e-5 over all rows; and what is summed of them is exactly what clipping says."""
-    loss, weights, keys, expected, factors = both_ways(5, 2, linear)
+    loss, weights, keys, expected, factors = both_ways(5, 2, linear, couplings)
     valid, names = jnp.arange(24) < 20, sorted(weights)
     with jax.enable_x64(True):
         found = row_gradients(loss, factors)
