@@ -68,6 +68,7 @@ class Curator:
         progress: Progress = quiet,
     ) -> None:
         randomness.claim()
+        self._public: PyTree[Array] | None = None
         self._rows = PrivateRows.of(rows)
         self._texts = tuple(texts)
         self._ledger = ledger
@@ -99,6 +100,14 @@ class Curator:
             noisy_count = self.noisy_sum(count_query(), share=0.01)
             self._size = max(1, round(float(noisy_count[0])))
         return self._size
+
+    @property
+    def public_rows(self) -> PyTree[Array] | None:
+        """Rows of a table that was declared public, in the form of the private ones; None where there is none.
+
+        Privacy: none of them is protected, and the certificate says so. Whatever is done with them is free.
+        """
+        return self._public
 
     def noise_of(self, bound: float, share: float) -> float:
         """The standard deviation of the noise that a sum would have, at this clipping bound and share: public, no cost.
@@ -146,6 +155,16 @@ class Curator:
         is refused. Cost: one ``Concentrated`` event.
         """
         return self._ledger.reserve(purpose)
+
+    def pledge_choices(self, purpose: str, *, share: float, times: int) -> float:
+        """Charge so many later choices with this share of the budget, before a descent takes all that is left.
+
+        Returns the epsilon of each, at which they must be asked for under this purpose. Cost: as many
+        ``ExponentialChoice`` events, now.
+        """
+        epsilon = self.choice_epsilon(share, times)
+        self._ledger.pledge(ExponentialChoice(epsilon=epsilon), purpose, times)
+        return epsilon
 
     def noisy_sum(self, query: SumQuery | CountQuery, *, share: float) -> np.ndarray:
         """First door: the sum over all rows of a clipped vector, or their counts, with Gaussian noise.
@@ -265,15 +284,19 @@ class Curator:
         """
         view = copy(self)
         view._rows = self._rows.mapped(function)
+        if self._public is not None:
+            view._public = jax.vmap(function)(self._public)
         return view
 
-    def holding(self, rows: PyTree[np.ndarray]) -> "Curator":
+    def holding(self, rows: PyTree[np.ndarray], public: PyTree[np.ndarray] | None = None) -> "Curator":
         """The same doors, ledger and randomness over other rows of the same units: what was read anew of the table.
 
-        Privacy: no cost and no answer. Only who holds the table can give rows; they must be capped as the first were.
+        ``public`` are rows of another table that nobody need protect. Privacy: no cost and no answer. Only who holds
+        the table can give rows; they must be capped as the first were.
         """
         view = copy(self)
         view._rows, view._texts = PrivateRows.of(rows), ()
+        view._public = None if public is None else jax.tree.map(jnp.asarray, public)
         return view
 
     def _loop(

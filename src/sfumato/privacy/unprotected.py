@@ -61,6 +61,10 @@ class Unprotected(Curator):
         """As of the whole budget; nothing is charged against it."""
         return Fraction(self.least_noise()) ** -2 / 2
 
+    def pledge_choices(self, purpose: str, *, share: float, times: int) -> float:
+        """Nothing is charged; the epsilon is what it would be."""
+        return self.choice_epsilon(share, times)
+
     def noisy_sum_at(self, query: SumQuery | CountQuery, *, noise_multiplier: float) -> np.ndarray:
         """The sum of the query's vector over all rows, as it is: neither clipped nor noisy."""
         self._ledger.admit(REASON, query.purpose)
