@@ -64,10 +64,9 @@ def _merged(members: list[_Member], parents: list[int], num_groups: int) -> list
         sizes[new[1]] = new[0]
         before, after = line.insert(new)
         gap_before, gap_after = line.around(one)
-        beside = [(before, new), (new, after), (gap_before, gap_after)]
-        for pair in beside:
-            if pair[0] is not None and pair[1] is not None:
-                heappush(heap, _pair(*pair))
+        for first, second in ((before, new), (new, after), (gap_before, gap_after)):
+            if first is not None and second is not None:
+                heappush(heap, _pair(first, second))
         left -= 1
     return line.all()
 

@@ -109,6 +109,11 @@ class Curator:
         """
         return self._public
 
+    @property
+    def progress(self) -> Progress:
+        """Where work after a door tells how far it is: with public numbers only."""
+        return self._progress
+
     def noise_of(self, bound: float, share: float) -> float:
         """The standard deviation of the noise that a sum would have, at this clipping bound and share: public, no cost.
 
