@@ -25,7 +25,7 @@ from sfumato.pipeline import fit, fit_without_privacy
 from sfumato.privacy import Certificate
 from sfumato.release import Release, load
 from sfumato.schema import Schema, draft
-from sfumato.synthesizers import REGISTRY, Aim, Auto, Chain, HFlow, Independent, Maf, Mog, Mst, Tbart
+from sfumato.synthesizers import REGISTRY, Aim, Auto, Chain, DpGan, HFlow, Independent, Maf, Mog, Mst, Tbart
 
 __version__ = version("sfumato")
 
@@ -37,6 +37,7 @@ __all__ = [
     "BudgetError",
     "Certificate",
     "Chain",
+    "DpGan",
     "Evaluation",
     "HFlow",
     "Independent",

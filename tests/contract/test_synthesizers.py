@@ -28,11 +28,18 @@ from sfumato.privacy.queries import count_query
 from sfumato.release import store
 from sfumato.schema import Boolean, Categorical, Continuous, Date, Datetime, Identifier, Integer, Schema, Unit
 from sfumato.synthesizers import Synthesizer
+from sfumato.synthesizers.dp_gan import CriticSize, Game, GeneratorSize
 from sfumato.synthesizers.hflow import FlowSize
 from sfumato.synthesizers.tbart import TransformerSize
 from sfumato.table import to_arrow
 
 FEW = PaidBins(rounds=2, bins=8, codes=4)
+TINY_GAN = {
+    "generator": GeneratorSize(latent=2, width=4, depth=1),
+    "critic": CriticSize(width=4, depth=1),
+    "game": Game(made=4, critic_steps=2),
+    "marginals": MarginalShare(rounds=1, bins=8),
+}
 TINY = {
     "auto": {"chain": sf.Chain(steps=4, width=4, codec=FEW), "aim": sf.Aim(codec=FEW, even_bins=4, rounds=2)},
     "chain": {"steps": 4, "width": 4, "codec": FEW},
@@ -47,6 +54,7 @@ TINY = {
         "even_bins": 7,
     },
     "maf": {"steps": 4, "blocks": 2, "width": 4, "depth": 1},
+    "dpgan": {**TINY_GAN, "steps": 4},
     "hflow": {"steps": 4, "size": FlowSize(blocks=1, width=4), "marginals": MarginalShare(rounds=1, bins=8)},
 }
 """Settings that make each method fast; what it learns does not matter here."""

@@ -1,4 +1,4 @@
-"""Weight clustering: against the quadratic algorithm as it is printed, and fast for as many parameters as a network has."""
+"""Weight clustering: as the quadratic algorithm that is printed, and fast for all parameters of a network."""
 
 import time
 from itertools import combinations

@@ -14,6 +14,7 @@ Reference: Boob et al. 2018, Algorithm 4; Zhang, Ji, Wang 2018.
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 from math import log, sqrt
 
 import numpy as np
@@ -48,7 +49,7 @@ def _merged(members: list[_Member], parents: list[int], num_groups: int) -> list
     """The groups that are left, in order; ``parents`` says which group each was merged into."""
     line, sizes = _Line.of(sorted(members)), {name: size for size, name in members}
     ordered = line.all()
-    heap = [_pair(one, two) for one, two in zip(ordered, ordered[1:], strict=False)]
+    heap = [_pair(one, two) for one, two in pairwise(ordered)]
     heapify(heap)
     left = len(members)
     while left > num_groups and heap:

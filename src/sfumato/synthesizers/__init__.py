@@ -4,6 +4,7 @@ from sfumato.errors import ArgumentError
 from sfumato.synthesizers.aim import Aim
 from sfumato.synthesizers.auto import Auto
 from sfumato.synthesizers.chain import Chain
+from sfumato.synthesizers.dp_gan import DpGan
 from sfumato.synthesizers.hflow import HFlow
 from sfumato.synthesizers.independent import Independent
 from sfumato.synthesizers.maf import Maf
@@ -13,7 +14,7 @@ from sfumato.synthesizers.synthesizer import Synthesizer
 from sfumato.synthesizers.tbart import Tbart
 
 REGISTRY: dict[str, type[Synthesizer]] = {
-    method.name: method for method in (Aim, Auto, Chain, HFlow, Independent, Maf, Mog, Mst, Tbart)
+    method.name: method for method in (Aim, Auto, Chain, DpGan, HFlow, Independent, Maf, Mog, Mst, Tbart)
 }
 """Every method by its name. A new method is one file and one entry here."""
 
@@ -30,6 +31,7 @@ __all__ = [
     "Aim",
     "Auto",
     "Chain",
+    "DpGan",
     "HFlow",
     "Independent",
     "Maf",
