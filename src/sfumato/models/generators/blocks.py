@@ -207,6 +207,8 @@ def read_blocks(described: Any, most: int) -> RowBlocks:
     for entry in described:
         if not isinstance(entry, list) or len(entry) != 3 or not all(_is_count(part) for part in entry[1:]):
             raise ArgumentError("a block must have a kind, a size and a flag.")
+        if entry[0] not in get_args(Kind):
+            raise ArgumentError("a block must be of a kind that there is.")
         blocks.append(Block(*entry))
         numbers += blocks[-1].width
         if numbers > most:
