@@ -57,5 +57,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         name = item.path.relative_to(item.config.rootpath).as_posix()
         if item.path.name == "test_synthesizers.py":
-            name += ":" + (item.callspec.params.get("name", "") if hasattr(item, "callspec") else "")
+            name += f":{item.callspec.params.get('name', '') if hasattr(item, 'callspec') else ''}"
         item.add_marker(pytest.mark.xdist_group(name))

@@ -28,8 +28,8 @@ class GeneratorSize:
     """The size of a generator: its normal vector, hidden units, hidden layers."""
 
     latent: int = 32
-    width: int = 64
-    depth: int = 1
+    width: int = 128
+    depth: int = 2
 
     def __post_init__(self) -> None:
         whole(1, latent=self.latent, width=self.width, depth=self.depth)
@@ -63,14 +63,11 @@ def start_generator(
     label: str | None,
     key: Array,
 ) -> Generator:
-    """A generator before the game, told a label where the label's shares were bought.
-
-    Cost: that of the marginals, if there are any to buy.
-    """
+    """A generator before the game. Cost: that of the marginals, if there are any to buy."""
     place = label_place(layout, label)
-    if marginals is None:
-        return Generator.start(size.shape(blocks_of(layout)), key=key)
     blocks = blocks_of(layout, place)
+    if marginals is None:
+        return Generator.start(size.shape(blocks, place), key=key)
     bought = buy_marginals(curator, layout, marginals)
     bins = bought.starts.shape[1] if blocks.places("point") else 0
     generator = Generator.start(size.shape(blocks, place, bins), key=key, marginals=bought)

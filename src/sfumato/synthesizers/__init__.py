@@ -8,13 +8,15 @@ from sfumato.synthesizers.dp_gan import DpGan
 from sfumato.synthesizers.hflow import HFlow
 from sfumato.synthesizers.independent import Independent
 from sfumato.synthesizers.maf import Maf
+from sfumato.synthesizers.merf import Merf
 from sfumato.synthesizers.mog import Mog
 from sfumato.synthesizers.mst import Mst
+from sfumato.synthesizers.ntk import Ntk
 from sfumato.synthesizers.synthesizer import Synthesizer
 from sfumato.synthesizers.tbart import Tbart
 
 REGISTRY: dict[str, type[Synthesizer]] = {
-    method.name: method for method in (Aim, Auto, Chain, DpGan, HFlow, Independent, Maf, Mog, Mst, Tbart)
+    method.name: method for method in (Aim, Auto, Chain, DpGan, HFlow, Independent, Maf, Merf, Mog, Mst, Ntk, Tbart)
 }
 """Every method by its name. A new method is one file and one entry here."""
 
@@ -35,8 +37,10 @@ __all__ = [
     "HFlow",
     "Independent",
     "Maf",
+    "Merf",
     "Mog",
     "Mst",
+    "Ntk",
     "Synthesizer",
     "Tbart",
     "method_named",

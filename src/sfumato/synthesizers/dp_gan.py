@@ -47,7 +47,7 @@ class DpGan:
     reference: ClassVar[str] = "Boob, Cummings, Kimpara, Tantipongpipat, Waites, Zimmerman 2018"
     can: ClassVar[tuple[str, ...]] = ("sample", "warm_start")
 
-    generator: GeneratorSize = GeneratorSize()
+    generator: GeneratorSize = GeneratorSize(width=64, depth=1)
     critic: CriticSize = CriticSize()
     game: Game = Game()
     batch: int | None = None
@@ -110,7 +110,8 @@ class DpGan:
         first, second, third = jax.random.split(curator.start_key(), 3)
         rate = sampling_rate(curator.declared_size, self.batch, 10)
         epsilon = None if self.selection is None else self.selection.pledge(curator)
-        generator = start_generator(curator, layout, self.generator, self.marginals, label=self.label, key=first)
+        told = None if self.marginals is None else self.label  # a label's shares must be known to draw it first
+        generator = start_generator(curator, layout, self.generator, self.marginals, label=told, key=first)
         critic = self._critic(curator, generator, second)
         plan = SgdPlan(sampling=PoissonSampling(rate=rate), clip=critic.clip, steps=self.steps)
         given: dict[str, Any] = {"plan": plan, "game": self.game, "key": third}

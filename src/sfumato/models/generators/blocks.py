@@ -128,6 +128,25 @@ class RowBlocks:
         ]
         return self._joined(parts, [parts[block.flag or 0][0] for block in self.blocks])
 
+    def expected(self, raw: Float[Array, " number"]) -> Float[Array, " number"]:
+        """The blocks of a row from outputs of a network, with the chances of bits and levels in the place of draws."""
+        parts = [_chances(block, raw[self.part(place)]) for place, block in enumerate(self.blocks)]
+        return self._joined(parts, [parts[block.flag or 0][0] for block in self.blocks])
+
+    def value_shares(self, numbers: Float[Array, " number"], place: int) -> Float[Array, " value"]:
+        """The chance of each value of a feature of bits or levels, where bits are thrown independently.
+
+        Of a row of hard blocks that is its value, one-hot. Shares are at least 0 and add up to one.
+        """
+        block, part = self.blocks[place], numbers[self.part(place)]
+        if block.kind == "choice":
+            return part
+        shares = jnp.ones(1, numbers.dtype)
+        for bit in part[::-1]:
+            shares = jnp.stack([(1 - bit) * shares, bit * shares], axis=1).reshape(-1)
+        size = int(block.size or 2)
+        return shares[:size].at[-1].add(jnp.sum(shares[size:]))
+
     def draw(self, raw: Float[Array, " number"], key: Array) -> Float[Array, " feature"]:
         """The value of each feature from outputs of a network: the place of a level, or a number of [0, 1].
 
@@ -188,6 +207,8 @@ def read_blocks(described: Any, most: int) -> RowBlocks:
     for entry in described:
         if not isinstance(entry, list) or len(entry) != 3 or not all(_is_count(part) for part in entry[1:]):
             raise ArgumentError("a block must have a kind, a size and a flag.")
+        if entry[0] not in get_args(Kind):
+            raise ArgumentError("a block must be of a kind that there is.")
         blocks.append(Block(*entry))
         numbers += blocks[-1].width
         if numbers > most:
@@ -234,7 +255,7 @@ def _relaxed_block(
     block: Block, raw: Array, noise: Float[Array, "2 number"], temperature: float, *, straight: bool
 ) -> Float[Array, " number"]:
     if block.kind == "point":
-        return ndtr(raw)
+        return _chances(block, raw)
     if block.kind == "choice":
         soft = jax.nn.softmax((raw + noise[0]) / temperature)
         hard = jax.nn.one_hot(jnp.argmax(raw + noise[0]), raw.size, dtype=raw.dtype)
@@ -242,6 +263,12 @@ def _relaxed_block(
         soft = jax.nn.sigmoid((raw + noise[0] - noise[1]) / temperature)
         hard = (raw + noise[0] - noise[1] > 0).astype(raw.dtype)
     return soft + jax.lax.stop_gradient(hard - soft) if straight else soft
+
+
+def _chances(block: Block, raw: Array) -> Float[Array, " number"]:
+    if block.kind == "point":
+        return ndtr(raw)
+    return jax.nn.softmax(raw) if block.kind == "choice" else jax.nn.sigmoid(raw)
 
 
 def _drawn_value(block: Block, raw: Array, noise: Float[Array, "2 number"]) -> Float[Array, ""]:

@@ -34,7 +34,8 @@ def union_skeleton(fields: Mapping[str, Any], tensor_sizes: Sequence[int]) -> Ge
 
 def _shape(fields: Mapping[str, Any], tensor_sizes: Sequence[int], members: int) -> GeneratorShape:
     sizes = {name: _count(fields, name, least=1) for name in ("latent", "width", "depth")}
-    bins, label = _count(fields, "bins", least=0), fields.get("label")
+    bins = _count(fields, "bins", least=0)
+    label = None if fields.get("label") is None else _count(fields, "label", least=0)
     try:
         # The last layer has a weight for each number of the blocks, so the file bounds them; depth, the tensors do.
         blocks = read_blocks(fields.get("blocks"), most=sum(tensor_sizes))

@@ -117,6 +117,12 @@ class Generator(eqx.Module):
         outputs = self.outputs(jax.random.normal(second, (self.shape.latent,), jnp.float32), chosen)
         return self.blocks.relaxed(outputs, third, temperature, straight=straight)
 
+    def expected(self, key: Array, label: Int[Array, ""] | None = None) -> Float[Array, " number"]:
+        """One row as blocks, with the chances of its bits and levels given the normal vector, which alone is drawn."""
+        first, second = jax.random.split(key)
+        chosen = self.draw_label(first) if label is None else label
+        return self.blocks.expected(self.outputs(jax.random.normal(second, (self.shape.latent,), jnp.float32), chosen))
+
     def embed(
         self, low: Float[Array, " feature"], width: Float[Array, " feature"], share: Float[Array, " feature"]
     ) -> Float[Array, " number"]:
