@@ -25,7 +25,21 @@ from sfumato.pipeline import fit, fit_without_privacy
 from sfumato.privacy import Certificate
 from sfumato.release import Release, load
 from sfumato.schema import Schema, draft
-from sfumato.synthesizers import REGISTRY, Aim, Auto, Chain, DpGan, HFlow, Independent, Maf, Mog, Mst, Tbart
+from sfumato.synthesizers import (
+    REGISTRY,
+    Aim,
+    Auto,
+    Chain,
+    DpCgan,
+    DpCtgan,
+    DpGan,
+    HFlow,
+    Independent,
+    Maf,
+    Mog,
+    Mst,
+    Tbart,
+)
 
 __version__ = version("sfumato")
 
@@ -37,6 +51,8 @@ __all__ = [
     "BudgetError",
     "Certificate",
     "Chain",
+    "DpCgan",
+    "DpCtgan",
     "DpGan",
     "Evaluation",
     "HFlow",

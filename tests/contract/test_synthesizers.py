@@ -54,6 +54,8 @@ TINY = {
         "even_bins": 7,
     },
     "maf": {"steps": 4, "blocks": 2, "width": 4, "depth": 1},
+    "dp-cgan": {**TINY_GAN, "steps": 4},
+    "dp-ctgan": {**TINY_GAN, "steps": 4},
     "dpgan": {**TINY_GAN, "steps": 4},
     "hflow": {"steps": 4, "size": FlowSize(blocks=1, width=4), "marginals": MarginalShare(rounds=1, bins=8)},
 }
@@ -169,7 +171,7 @@ def test_a_method_says_what_it_is(name):
     assert isinstance(method, Synthesizer)
     assert kind.name == name
     assert all(isinstance(text, str) and text for text in (kind.title, kind.reference, *kind.can))
-    assert {"sample"} <= set(kind.can) <= {"sample", "log_prob"}
+    assert {"sample"} <= set(kind.can) <= {"sample", "log_prob", "warm_start"}
     assert json.loads(json.dumps(method.settings())).keys() == method.settings().keys()
     assert method == method_of(name) and kind() == kind(), "a configuration is a value"
 

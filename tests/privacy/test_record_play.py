@@ -27,6 +27,7 @@ TABLES |= {("mog", 0): ("mixed",), ("mog", 1): ("persons",), ("mog", 2): ("perso
 TABLES |= {("mst", 0): ("counted",), ("mst", 1): ("persons",), ("aim", 0): ("mixed",), ("aim", 1): ("counted",)}
 TABLES |= {("chain", 0): ("mixed",), ("chain", 1): ("persons",), ("auto", 0): ("persons",)}
 TABLES |= {("tbart", place): (table,) for place, table in enumerate(("mixed", "persons", "counted"))}
+TABLES |= {("dp-cgan", 0): ("mixed",), ("dp-ctgan", 0): ("mixed",)}
 TABLES |= {("dpgan", place): (table,) for place, table in enumerate(("mixed", "persons", "counted"))}
 """Where all tables for each trial would take minutes: together the trials still play every one."""
 

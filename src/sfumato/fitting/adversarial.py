@@ -12,7 +12,7 @@ Reference: Goodfellow et al. 2014; Arjovsky, Chintala, Bottou 2017; Xie et al. 2
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import equinox as eqx
 import jax
@@ -25,8 +25,12 @@ from sfumato.errors import ArgumentError
 from sfumato.fitting.critic_loss import Kind, Scene, real_part
 from sfumato.fitting.critics import CriticRule, steepness
 from sfumato.fitting.pretraining import public_batch
+from sfumato.models.generators.conditional import ConditionalGenerator
 from sfumato.models.generators.generator import Generator
 from sfumato.privacy import Curator, SgdPlan
+
+Maker: TypeAlias = Generator | ConditionalGenerator
+Made = TypeVar("Made", bound=Generator | ConditionalGenerator)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +48,7 @@ class Game:
     loss: Kind = "log"
     critic_steps: int = 1
     made: int = 256
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-4
     critic_rate: float = 3e-3
     averaging: float = 0.99
     penalty: float = 1.0
@@ -65,33 +69,34 @@ class Game:
 
 def play_game(
     curator: Curator,
-    generator: Generator,
+    generator: Made,
     critic: CriticRule,
     *,
     plan: SgdPlan,
     game: Game,
     key: Array,
     checkpoints: int = 1,
-) -> list[Generator]:
+) -> list[Made]:
     """Generators along the game, each an average over iterates up to it; the last is that of the whole game.
 
     Cost: the plan's event, with whatever noise the rest of the budget asks for.
     """
     table = _Table(critic, generator, game, plan.steps, max(1, checkpoints))
     first, second, third = jax.random.split(key, 3)
-    params, makers = critic.start(critic.shape.start(first)), _arrays(generator)
+    params, makers = critic.start(critic.shape.start(first)), eqx.filter(_layers(generator), eqx.is_array)
     if curator.public_rows is not None:
         params, makers = _warmed(table, params, makers, curator.public_rows, second)
     update = lambda gradient, state, params: _updated(table, gradient, state, params)
     given: dict[str, Any] = {"plan": plan, "update": update, "purpose": "gradients of a critic"}
     _, state = curator.noisy_descent(critic.loss(), params, table.start(params, makers, third), **given)
-    kept = jax.tree.map(jnp.asarray, state["kept"])
-    return [table.generator(jax.tree.map(lambda part, at=at: part[at], kept)) for at in range(table.checkpoints)]
+    return [table.generator(_at(state["kept"], place)) for place in range(table.checkpoints)]
 
 
-def public_look(
-    curator: Curator, scene: Scene, generator: Generator, num: int, key: Array
-) -> Float[Array, "row number"]:
+def _at(stacked: Any, place: int) -> Any:
+    return jax.tree.map(lambda part: jnp.asarray(part[place]), stacked)
+
+
+def public_look(curator: Curator, scene: Scene, generator: Maker, num: int, key: Array) -> Float[Array, "row number"]:
     """So many rows that cost nothing, as a critic sees them: of a public table, else of the generator."""
     first, second = jax.random.split(key)
     keys = jax.random.split(first, num)
@@ -100,16 +105,16 @@ def public_look(
     return jax.vmap(scene.real)(public_batch(curator.public_rows, second, num), keys)
 
 
-def _arrays(generator: Generator) -> Any:
+def _layers(generator: Maker) -> Any:
     """What a game moves of a generator: its layers. Shares and marginals were bought and stay."""
-    return eqx.filter(generator.layers, eqx.is_array)
+    return generator.inner.layers if isinstance(generator, ConditionalGenerator) else generator.layers
 
 
 class _Table(eqx.Module):
     """The rules at work: what happens after each answer of the door."""
 
     critic: CriticRule
-    skeleton: Generator
+    skeleton: Maker
     game: Game = eqx.field(static=True)
     steps: int = eqx.field(static=True)
     checkpoints: int = eqx.field(static=True)
@@ -118,9 +123,8 @@ class _Table(eqx.Module):
     def rounds(self) -> int:
         return max(1, self.steps // self.game.critic_steps)
 
-    def generator(self, makers: Any) -> Generator:
-        layers = eqx.combine(makers, self.skeleton.layers)
-        return eqx.tree_at(lambda made: made.layers, self.skeleton, layers)
+    def generator(self, makers: Any) -> Any:
+        return eqx.tree_at(_layers, self.skeleton, eqx.combine(makers, _layers(self.skeleton)))
 
     def critic_optimiser(self) -> optax.GradientTransformation:
         return _adam(self.game.critic_rate, self.steps)

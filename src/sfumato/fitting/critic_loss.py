@@ -11,10 +11,11 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
+from sfumato.models.generators.conditional import condition_width, conditions
 from sfumato.models.generators.critic import CriticShape, Weights
-from sfumato.models.generators.generator import Generator
 from sfumato.privacy.factors import MatrixRule, Rule, VectorRule
 
 Kind = Literal["wasserstein", "log"]
@@ -40,7 +41,7 @@ class Scene(eqx.Module):
     ``embedder`` is a generator of which only blocks and marginals are used, both public.
     """
 
-    embedder: Generator
+    embedder: Any
     temperature: float = eqx.field(static=True, default=0.5)
 
     @property
@@ -53,10 +54,39 @@ class Scene(eqx.Module):
         share = jax.random.uniform(key, row["low"].shape, row["low"].dtype)
         return self.embedder.embed(row["low"], row["width"], share)
 
-    def made(self, generator: Generator, key: Array) -> tuple[Float[Array, " number"], Float[Array, ""]]:
+    def made(self, generator: Any, key: Array) -> tuple[Float[Array, " number"], Float[Array, ""]]:
         """A made row, hard as real ones are, with the gradient of a relaxed one; and what it cost its maker besides."""
         made = generator.relaxed(key, temperature=self.temperature, straight=True)
         return made, jnp.zeros((), made.dtype)
+
+
+class ConditionalScene(Scene):
+    """Rows beside a condition: one level of one of their columns. ``embedder`` is a conditional generator.
+
+    A private row brings its own condition: that of a column which is picked evenly by the row's own key, so that rows
+    need not be looked for by their levels, which would tell who there is. Made rows get conditions by bought shares,
+    and pay where they do not keep them.
+    """
+
+    @property
+    def inputs(self) -> int:
+        return self.embedder.blocks.width + condition_width(self.embedder.blocks)
+
+    def real(self, row: Any, key: Array) -> Float[Array, " number"]:
+        first, second = jax.random.split(key)
+        numbers = super().real(row, first)
+        widths = [self.embedder.blocks.blocks[place].width for place in conditions(self.embedder.blocks)]
+        column = jax.random.randint(second, (), 0, len(widths))
+        mine = np.repeat(np.arange(len(widths)), widths) == column
+        return jnp.concatenate([numbers, jnp.where(mine, self.embedder.asked(numbers), 0.0)])
+
+    def made(self, generator: Any, key: Array) -> tuple[Float[Array, " number"], Float[Array, ""]]:
+        first, second, third = jax.random.split(key, 3)
+        condition = generator.draw_condition(first)
+        outputs = generator.outputs(second, condition)
+        made = generator.blocks.relaxed(outputs, third, self.temperature, straight=True)
+        logs = [jax.nn.log_softmax(outputs[generator.blocks.part(place)]) for place in conditions(generator.blocks)]
+        return jnp.concatenate([made, condition]), -jnp.sum(condition * jnp.concatenate(logs))
 
 
 class RealLoss(eqx.Module):

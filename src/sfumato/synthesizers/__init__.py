@@ -4,6 +4,8 @@ from sfumato.errors import ArgumentError
 from sfumato.synthesizers.aim import Aim
 from sfumato.synthesizers.auto import Auto
 from sfumato.synthesizers.chain import Chain
+from sfumato.synthesizers.dp_cgan import DpCgan
+from sfumato.synthesizers.dp_ctgan import DpCtgan
 from sfumato.synthesizers.dp_gan import DpGan
 from sfumato.synthesizers.hflow import HFlow
 from sfumato.synthesizers.independent import Independent
@@ -16,7 +18,8 @@ from sfumato.synthesizers.synthesizer import Synthesizer
 from sfumato.synthesizers.tbart import Tbart
 
 REGISTRY: dict[str, type[Synthesizer]] = {
-    method.name: method for method in (Aim, Auto, Chain, DpGan, HFlow, Independent, Maf, Merf, Mog, Mst, Ntk, Tbart)
+    method.name: method
+    for method in (Aim, Auto, Chain, DpCgan, DpCtgan, DpGan, HFlow, Independent, Maf, Merf, Mog, Mst, Ntk, Tbart)
 }
 """Every method by its name. A new method is one file and one entry here."""
 
@@ -33,6 +36,8 @@ __all__ = [
     "Aim",
     "Auto",
     "Chain",
+    "DpCgan",
+    "DpCtgan",
     "DpGan",
     "HFlow",
     "Independent",

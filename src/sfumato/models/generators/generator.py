@@ -155,7 +155,11 @@ class Generator(eqx.Module):
         """One row: the place of each level, and a number of [0, 1] for each point."""
         first, second, third = jax.random.split(key, 3)
         latent = jax.random.normal(second, (self.shape.latent,), jnp.float32)
-        drawn = self.blocks.draw(self.outputs(latent, self.draw_label(first)), third)
+        return self.drawn(self.outputs(latent, self.draw_label(first)), third)
+
+    def drawn(self, outputs: Float[Array, " number"], key: Array) -> Float[Array, " feature"]:
+        """The row that outputs of the network stand for, points back through the marginals."""
+        drawn = self.blocks.draw(outputs, key)
         if self.marginals is None:
             return drawn
         points = np.array(self.blocks.places("point"))
@@ -164,7 +168,11 @@ class Generator(eqx.Module):
 
     def sample(self, key: Array) -> Float[Array, " feature"]:
         """One row of real features."""
-        drawn = jnp.nan_to_num(self.draw(key), nan=0.5)
+        return self.features(self.draw(key))
+
+    def features(self, drawn: Float[Array, " feature"]) -> Float[Array, " feature"]:
+        """Real features of a row that was drawn: the middle of each level."""
+        drawn = jnp.nan_to_num(drawn, nan=0.5)
         sizes = jnp.asarray([1 if block.kind == "point" else block.size for block in self.blocks.blocks], jnp.float32)
         level = np.array([block.kind != "point" for block in self.blocks.blocks])
         return ndtri(jnp.clip(jnp.where(level, (drawn + 0.5) / sizes, drawn), EDGE, 1 - EDGE))
