@@ -107,7 +107,8 @@ def fit_through(
     curator = doors(unknown_rows(kept, schema), texts=unknown_texts(kept, schema), progress=progress, **given)
     known = learn(curator, schema, learning, budget.delta)
     open_rows = None if open_table is None else _cells(open_table, known)
-    held = curator.holding(private_rows(kept, known), open_rows)
+    units = None if schema.unit is None else unit_codes(kept.column(schema.unit.column))
+    held = curator.holding(private_rows(kept, known), open_rows, units)
     model = method.fit(held, layout_of(known, learnt=schema.learnt))
     told: dict[str, Any] = {"method": method.name, "settings": method.settings(), "declared_rows": schema.rows}
     if schema.learnt:

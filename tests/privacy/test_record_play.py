@@ -28,6 +28,7 @@ TABLES |= {("mst", 0): ("counted",), ("mst", 1): ("persons",), ("aim", 0): ("mix
 TABLES |= {("chain", 0): ("mixed",), ("chain", 1): ("persons",), ("auto", 0): ("persons",)}
 TABLES |= {("tbart", place): (table,) for place, table in enumerate(("mixed", "persons", "counted"))}
 TABLES |= {("dp-cgan", 0): ("mixed",), ("dp-ctgan", 0): ("mixed",)}
+TABLES |= {("gs-wgan", 0): ("persons",), ("pate-gan", 0): ("mixed",), ("pate-ctgan", 0): ("counted",)}
 TABLES |= {("dpgan", place): (table,) for place, table in enumerate(("mixed", "persons", "counted"))}
 """Where all tables for each trial would take minutes: together the trials still play every one."""
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from sfumato import pipeline
 from sfumato.audit.neighbours import SCHEMAS, Neighbour, Row, neighbours, text_table, trial_rows
+from sfumato.audit.play_result import PlayResult
 from sfumato.errors import ArgumentError
 from sfumato.privacy import Budget, Curator, PoissonSampling, Randomness, Relation, step
 from sfumato.privacy.clipping import GRID
@@ -30,6 +31,7 @@ from sfumato.privacy.counting import cell_counts
 from sfumato.privacy.events import ExponentialChoice, Exposure, GaussianSum, LaplaceSum
 from sfumato.privacy.factors import FactoredLoss
 from sfumato.privacy.queries import CountQuery, DistanceQuery
+from sfumato.privacy.teachers import SENSITIVITY, step_total
 from sfumato.progress import Progress, quiet
 from sfumato.release.store import to_bytes
 from sfumato.synthesizers import Synthesizer
@@ -126,6 +128,18 @@ class _Doors(Curator):
         total = lambda params, rows, key: step.batch_total(loud, params, everyone, rows, key, 0, 0, expected)  # type: ignore[arg-type]
         return self._measured(total, params, self._rows, self._randomness.key)
 
+    def _exact_answers(self, teaching: Any, carry: Any, dealt: Any, plan: Any) -> np.ndarray:
+        """The sum of the clipped answers of all parts in the first step, before any noise."""
+        loud = replace(teaching, answer=lambda *given: _LOUD * teaching.answer(*given))
+        total = lambda carry, rows, dealt: step_total(loud, plan, carry[0], carry[1], rows, dealt, jax.random.key(0))[1]
+        return self._measured(total, carry, self._rows, dealt)
+
+    def _taught(self, teaching: Any, public: Any, plan: Any) -> Any:
+        """What is public after answers that are frozen: any will do."""
+        for at in range(plan.steps):
+            public = teaching.update(_made_up(jnp.zeros(plan.num_entries, jnp.float32), at), public)
+        return public
+
     def _measured(self, total: Any, *given: Any) -> np.ndarray:
         if not self._tape.measure:
             return np.zeros(0)
@@ -209,6 +223,11 @@ class Recorder(_Doors):
         self._tape.put(self._asked_descent(given), exact, noisy)
         return params, state
 
+    def _teach(self, teaching: Any, carry: Any, held: Any, *, plan: Any, call: int, purpose: str) -> Any:
+        exact = self._exact_answers(teaching, carry, held[0], plan)
+        self._tape.put(self._asked("teachers", plan, purpose), exact, None)
+        return self._taught(teaching, carry[1], plan)
+
 
 def _made_up(params: Any, at: int) -> Any:
     random = np.random.default_rng(at)
@@ -263,39 +282,17 @@ class Player(_Doors):
             params, state = given["update"](answer, state, params)
         return params, state
 
+    def _teach(self, teaching: Any, carry: Any, held: Any, *, plan: Any, call: int, purpose: str) -> Any:
+        exact, _ = self._tape.take(self._asked("teachers", plan, purpose))
+        if self._neighbour.aligned:
+            # A unit lies in one part, whose answer it may turn round, however many rows it has.
+            distance = np.linalg.norm(self._exact_answers(teaching, carry, held[0], plan) - exact)
+            self._compare(distance / SENSITIVITY, "the sum of answers of parts")
+        return self._taught(teaching, carry[1], plan)
+
     def _compare(self, distance: Any, what: str) -> None:
         if distance > self._neighbour.steps * self._ledger.adjacency.sum_factor * GRID:
             raise Violation(f"{what} moved by more than its sensitivity")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlayResult:
-    """How many pairs of neighbours were played, and what differed.
-
-    ``skipped`` counts the pairs whose tables a setting does not go with, and ``refusals`` says why.
-    """
-
-    pairs: int = 0
-    skipped: int = 0
-    violations: tuple[str, ...] = ()
-    refusals: tuple[str, ...] = ()
-
-    def __add__(self, other: "PlayResult") -> "PlayResult":
-        return PlayResult(
-            pairs=self.pairs + other.pairs,
-            skipped=self.skipped + other.skipped,
-            violations=self.violations + other.violations,
-            refusals=self.refusals + other.refusals,
-        )
-
-    def to_dict(self) -> dict[str, object]:
-        """JSON-safe fields."""
-        return {
-            "pairs": self.pairs,
-            "skipped": self.skipped,
-            "violations": list(self.violations),
-            "refusals": list(self.refusals),
-        }
 
 
 def play(

@@ -83,7 +83,7 @@ def play_game(
     """
     table = _Table(critic, generator, game, plan.steps, max(1, checkpoints))
     first, second, third = jax.random.split(key, 3)
-    params, makers = critic.start(critic.shape.start(first)), eqx.filter(_layers(generator), eqx.is_array)
+    params, makers = critic.start(critic.shape.start(first)), eqx.filter(layers_of(generator), eqx.is_array)
     if curator.public_rows is not None:
         params, makers = _warmed(table, params, makers, curator.public_rows, second)
     update = lambda gradient, state, params: _updated(table, gradient, state, params)
@@ -105,7 +105,7 @@ def public_look(curator: Curator, scene: Scene, generator: Maker, num: int, key:
     return jax.vmap(scene.real)(public_batch(curator.public_rows, second, num), keys)
 
 
-def _layers(generator: Maker) -> Any:
+def layers_of(generator: Maker) -> Any:
     """What a game moves of a generator: its layers. Shares and marginals were bought and stay."""
     return generator.inner.layers if isinstance(generator, ConditionalGenerator) else generator.layers
 
@@ -124,7 +124,7 @@ class _Table(eqx.Module):
         return max(1, self.steps // self.game.critic_steps)
 
     def generator(self, makers: Any) -> Any:
-        return eqx.tree_at(_layers, self.skeleton, eqx.combine(makers, _layers(self.skeleton)))
+        return eqx.tree_at(layers_of, self.skeleton, eqx.combine(makers, layers_of(self.skeleton)))
 
     def critic_optimiser(self) -> optax.GradientTransformation:
         return _adam(self.game.critic_rate, self.steps)

@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, PyTree
 from sfumato.checks import whole
 from sfumato.errors import ArgumentError
 from sfumato.privacy.absolute_clipping import AbsoluteClip
+from sfumato.privacy.adjacency import Relation
 from sfumato.privacy.chacha import keystream
 from sfumato.privacy.choice import draw_index, exponential_weights
 from sfumato.privacy.clipping import GRID
@@ -42,6 +43,7 @@ from sfumato.privacy.step import (
     run_steps,
     steps_ahead,
 )
+from sfumato.privacy.teachers import SENSITIVITY, Dealt, TeacherPlan, Teaching, compiled_teachers, deal, first_rows
 from sfumato.progress import Progress, quiet
 
 Params = TypeVar("Params")
@@ -69,6 +71,7 @@ class Curator:
     ) -> None:
         randomness.claim()
         self._public: PyTree[Array] | None = None
+        self._units: np.ndarray | None = None
         self._rows = PrivateRows.of(rows)
         self._texts = tuple(texts)
         self._ledger = ledger
@@ -281,6 +284,41 @@ class Curator:
             held = (arrays, jnp.asarray(deviation, jnp.float64))
             return self._loop(build, held, params, state, call=call, update=update, plan=plan, purpose=purpose)
 
+    def noisy_teachers(self, teaching: Teaching, states: Any, public: Any, *, plan: TeacherPlan, purpose: str) -> Any:
+        """First door, over parts: noisy sums of bounded answers of models that learn from a part of the rows each.
+
+        ``states`` are those of all parts at the start, stacked; they never come back, and what is ``public`` after the
+        last step does. Sensitivity: twice the bound of an answer (``teachers.py`` has the proof). Cost: one
+        ``GaussianSum`` for all steps together, with the least noise that the rest covers, before the first step.
+        """
+        if self._ledger.adjacency.relation is not Relation.ADD_OR_REMOVE_ONE:
+            raise ArgumentError("Parts protect under add-or-remove-one: replacing a unit would change two of them.")
+        event = self._ledger.calibrate(lambda multiplier: GaussianSum(noise_multiplier=multiplier))
+        multiplier = event.noise_multiplier * sqrt(plan.steps)  # type: ignore[union-attr]
+        deviation = multiplier * SENSITIVITY * GRID
+        check_deviation(deviation)
+        call = self._charge(event, purpose)
+        with jax.enable_x64(True):
+            held = (self._dealt(call, plan.parts), jnp.asarray(deviation, jnp.float64))
+            return self._teach(teaching, (states, public), held, plan=plan, call=call, purpose=purpose)
+
+    def _teach(self, teaching: Teaching, carry: Any, held: Any, *, plan: TeacherPlan, call: int, purpose: str) -> Any:
+        run = compiled_teachers(teaching, plan, call)
+        tick = max(1, plan.steps // 50)
+        for start in range(0, plan.steps, tick):
+            self._progress(purpose, start, plan.steps)
+            stop = min(start + tick, plan.steps)
+            carry = jax.block_until_ready(run(carry, held, self._rows, self._randomness.key, start, stop))
+        self._progress(purpose, plan.steps, plan.steps)
+        return carry[1]
+
+    def _dealt(self, call: int, num_parts: int) -> Dealt:
+        num = int(self._rows.real.sum())
+        if self._units is None and self._ledger.adjacency.max_rows > 1:
+            raise ArgumentError("Rows of one unit must go to one part: units must be told with the rows.")
+        parts = deal(first_rows(self._units, num), self._randomness.key, call, num_parts)
+        return Dealt.of(parts, num_parts, self._rows.real.shape[0])
+
     def through(self, function: Callable[[Any], Any]) -> "Curator":
         """The same doors to the same rows, each seen through a function of one row: codes instead of cells.
 
@@ -293,15 +331,18 @@ class Curator:
             view._public = jax.vmap(function)(self._public)
         return view
 
-    def holding(self, rows: PyTree[np.ndarray], public: PyTree[np.ndarray] | None = None) -> "Curator":
+    def holding(
+        self, rows: PyTree[np.ndarray], public: PyTree[np.ndarray] | None = None, units: np.ndarray | None = None
+    ) -> "Curator":
         """The same doors, ledger and randomness over other rows of the same units: what was read anew of the table.
 
-        ``public`` are rows of another table that nobody need protect. Privacy: no cost and no answer. Only who holds
-        the table can give rows; they must be capped as the first were.
+        ``public`` are rows of another table that nobody need protect, ``units`` tell whose each row is. Privacy: no
+        cost and no answer. Only who holds the table can give rows; they must be capped as the first were.
         """
         view = copy(self)
         view._rows, view._texts = PrivateRows.of(rows), ()
         view._public = None if public is None else jax.tree.map(jnp.asarray, public)
+        view._units = units
         return view
 
     def _loop(

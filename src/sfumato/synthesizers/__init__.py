@@ -7,6 +7,7 @@ from sfumato.synthesizers.chain import Chain
 from sfumato.synthesizers.dp_cgan import DpCgan
 from sfumato.synthesizers.dp_ctgan import DpCtgan
 from sfumato.synthesizers.dp_gan import DpGan
+from sfumato.synthesizers.gs_wgan import GsWgan
 from sfumato.synthesizers.hflow import HFlow
 from sfumato.synthesizers.independent import Independent
 from sfumato.synthesizers.maf import Maf
@@ -14,12 +15,31 @@ from sfumato.synthesizers.merf import Merf
 from sfumato.synthesizers.mog import Mog
 from sfumato.synthesizers.mst import Mst
 from sfumato.synthesizers.ntk import Ntk
+from sfumato.synthesizers.pate_gan import PateCtgan, PateGan
 from sfumato.synthesizers.synthesizer import Synthesizer
 from sfumato.synthesizers.tbart import Tbart
 
 REGISTRY: dict[str, type[Synthesizer]] = {
     method.name: method
-    for method in (Aim, Auto, Chain, DpCgan, DpCtgan, DpGan, HFlow, Independent, Maf, Merf, Mog, Mst, Ntk, Tbart)
+    for method in (
+        Aim,
+        Auto,
+        Chain,
+        DpCgan,
+        DpCtgan,
+        DpGan,
+        GsWgan,
+        HFlow,
+        Independent,
+        Maf,
+        Merf,
+        Mog,
+        Mst,
+        Ntk,
+        PateCtgan,
+        PateGan,
+        Tbart,
+    )
 }
 """Every method by its name. A new method is one file and one entry here."""
 
@@ -39,6 +59,7 @@ __all__ = [
     "DpCgan",
     "DpCtgan",
     "DpGan",
+    "GsWgan",
     "HFlow",
     "Independent",
     "Maf",
@@ -46,6 +67,8 @@ __all__ = [
     "Mog",
     "Mst",
     "Ntk",
+    "PateCtgan",
+    "PateGan",
     "Synthesizer",
     "Tbart",
     "method_named",
