@@ -33,11 +33,14 @@ from sfumato.synthesizers import (
     DpCgan,
     DpCtgan,
     DpGan,
+    GsWgan,
     HFlow,
     Independent,
     Maf,
     Mog,
     Mst,
+    PateCtgan,
+    PateGan,
     Tbart,
 )
 

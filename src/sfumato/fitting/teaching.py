@@ -89,9 +89,8 @@ def teach_generator(
     )
     first, second, third = jax.random.split(key, 3)
     states = jax.vmap(room.start_critic)(jax.random.split(first, plan.parts))
-    teaching = Teaching(
-        learn=room.learn, answer=room.answer, update=lambda total, public: _updated(room, total, public, plan.parts)
-    )
+    update = lambda total, public: _updated(room, total, public, plan.parts)
+    teaching = Teaching(learn=room.learn, answer=room.answer, update=update)
     public = room.start(second, third)
     public = curator.noisy_teachers(teaching, states, public, plan=plan, purpose=f"{answers} of critics on parts")
     return room.generator(jax.tree.map(jnp.asarray, public["average"]))

@@ -22,23 +22,8 @@ from sfumato.synthesizers.tbart import Tbart
 REGISTRY: dict[str, type[Synthesizer]] = {
     method.name: method
     for method in (
-        Aim,
-        Auto,
-        Chain,
-        DpCgan,
-        DpCtgan,
-        DpGan,
-        GsWgan,
-        HFlow,
-        Independent,
-        Maf,
-        Merf,
-        Mog,
-        Mst,
-        Ntk,
-        PateCtgan,
-        PateGan,
-        Tbart,
+        *(Aim, Auto, Chain, HFlow, Independent, Maf, Mog, Mst, Tbart),
+        *(DpCgan, DpCtgan, DpGan, GsWgan, Merf, Ntk, PateCtgan, PateGan),
     )
 }
 """Every method by its name. A new method is one file and one entry here."""

@@ -1,6 +1,6 @@
 """DP-CGAN: a label-conditional generator and a critic, with both parts of the critic's loss clipped row by row."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Self
 
 from sfumato.encoding.layout import Layout
@@ -68,9 +68,8 @@ class DpCgan:
         return self._game(self.label or default_label(layout)).fit(curator, layout)
 
     def _game(self, label: str | None) -> DpGan:
-        return DpGan(
-            **{**{name: getattr(self, name) for name in self.__dataclass_fields__ if name != "label"}, "label": label}
-        )
+        shared = {field.name: getattr(self, field.name) for field in fields(self)}
+        return DpGan(**{**shared, "label": label})
 
 
 def default_label(layout: Layout) -> str | None:
