@@ -71,7 +71,7 @@ def test_one_row_moves_a_sum_by_two_bounds_at_most_and_no_other_part(seed):
 
 
 def test_the_bound_is_two_and_not_one():
-    """A part that turns round moves the sum by both of its answers: noise for one bound, a mutant, would be too small."""
+    """A part that turns round moves the sum by both of its answers: noise for one bound would be too small."""
     values, parts = np.full(20, 5.0), np.arange(20) % PARTS
     turned = values.copy()
     turned[parts == 0] = -5.0
