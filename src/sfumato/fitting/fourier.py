@@ -9,6 +9,7 @@ Reference: Rahimi and Recht 2007 (random Fourier features); Harder, Adamczewski,
 
 from itertools import combinations
 from math import comb
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -32,6 +33,8 @@ class WaveEmbedding(eqx.Module):
     such numbers with weights that add up to one, so it is at most 1 in absolute value; a wave is a product of such
     parts; with N waves each is divided by sqrt(N), and the squares of its cosine and its sine add up to at most 1 / N.
     """
+
+    of_chances: ClassVar[bool] = True
 
     angles: tuple[Float[Array, "value wave"], ...]
     subsets: Int[Array, "subset order"]
@@ -72,6 +75,8 @@ class MixedEmbedding(eqx.Module):
     column add up to one, so their squares add up to at most one, and each of the K columns is divided by sqrt(K). Where
     there are both, either part is divided by sqrt(2).
     """
+
+    of_chances: ClassVar[bool] = True
 
     frequencies: Float[Array, "wave point"]
     blocks: RowBlocks = eqx.field(static=True)
