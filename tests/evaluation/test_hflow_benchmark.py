@@ -3,11 +3,11 @@
 import json
 
 import pytest
-
 from benchmarks import results
 from benchmarks.hflow_fits import labelled, method_of
 from benchmarks.hflow_paper import AUROC, METRICS, OTHERS, PAPER
 from benchmarks.hflow_scores import fits, method_in, settings_of, summarise
+
 from sfumato.schema import Boolean, Continuous, Schema
 
 SCHEMA = Schema(columns={"y": Boolean(), "x": Continuous(lower=0, upper=1)})
