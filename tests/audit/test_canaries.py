@@ -17,6 +17,7 @@ from sfumato.audit.canaries import Canaries, CanaryCurator, log_ratio
 from sfumato.audit.one_run import corner_rows, one_run, right_guesses
 from sfumato.audit.white_box import observe, repeatable_randomness
 from sfumato.fitting.clipping import Clipping
+from sfumato.fitting.matching import Training
 from sfumato.privacy import (
     AbsoluteClip,
     Adjacency,
@@ -67,6 +68,7 @@ def test_the_sums_of_methods_that_choose_show_their_part(method):
 
 BY_GRADIENTS = ("chain", "dp-cgan", "dp-ctgan", "dpgan", "hflow", "maf", "tbart")
 FEWER = {"mog": {"components": 2, "rounds": 6}, **{key: {"steps": 60} for key in BY_GRADIENTS}}
+FEWER |= {key: {"training": Training(steps=1, batch=2)} for key in ("merf", "ntk")}
 """Settings that take less time, with sums of the same kind."""
 
 

@@ -19,7 +19,9 @@ import pytest
 import sfumato as sf
 from sfumato.encoding import canonicalise
 from sfumato.fitting.codecs import PaidBins
+from sfumato.fitting.generator_start import GeneratorSize
 from sfumato.fitting.marginals import MarginalShare
+from sfumato.fitting.matching import Training
 from sfumato.models.flows.flow import MafShape, MaskedAutoregressiveFlow
 from sfumato.models.model import DensityModel, Model
 from sfumato.pipeline import private_rows
@@ -47,6 +49,7 @@ TINY_CLASS = {
     "teaching": Classroom(parts=3, rounds=2, made=2, local_steps=1, batch=2),
     "marginals": MarginalShare(rounds=1, bins=8),
 }
+SMALL, SHORT = GeneratorSize(latent=2, width=4, depth=1), Training(steps=2, batch=8)
 TINY = {
     "gs-wgan": TINY_CLASS,
     "pate-ctgan": TINY_CLASS,
@@ -67,6 +70,8 @@ TINY = {
     "dp-cgan": {**TINY_GAN, "steps": 4},
     "dp-ctgan": {**TINY_GAN, "steps": 4},
     "dpgan": {**TINY_GAN, "steps": 4},
+    "merf": {"features": 12, "size": SMALL, "training": SHORT, "marginals": MarginalShare(rounds=1, bins=8)},
+    "ntk": {"hidden": 3, "size": SMALL, "training": SHORT, "marginals": None},
     "hflow": {"steps": 4, "size": FlowSize(blocks=1, width=4), "marginals": MarginalShare(rounds=1, bins=8)},
 }
 """Settings that make each method fast; what it learns does not matter here."""
@@ -245,7 +250,9 @@ def test_the_certificate_of_gradients_names_their_sampler_and_their_steps(name):
 def test_an_undeclared_size_is_bought_where_it_is_needed(name):
     """Gradients and bought bins need it, to make a mean of a sum; counts add up to it, and need not ask."""
     charges = fitted(name, "undeclared rows").certificate.charges
-    assert [purpose for purpose, _ in charges].count("row count") == (name not in ("aim", "independent", "mog", "mst"))
+    assert [purpose for purpose, _ in charges].count("row count") == (
+        name not in ("aim", "independent", "mog", "mst", "ntk")
+    )
     assert "row count" not in [purpose for purpose, _ in fitted(name, "all continuous").certificate.charges]
 
 
@@ -353,6 +360,22 @@ def test_a_release_survives_its_file(name, case, tmp_path):
     assert again.schema == release.schema and again.kind == release.kind
     again.save(tmp_path / "again.safetensors")
     assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(("name", "label"), [("merf", "smokes"), ("ntk", "town")])
+def test_a_label_keeps_the_contract(name, label, tmp_path):
+    """A label that can be missing and one that cannot; and what is no column of few values."""
+    chosen = CASES["mixed"]
+    given = {"epsilon": chosen.epsilon, "delta": chosen.delta}
+    release = sf.fit(chosen.table, chosen.schema, method=method_of(name, label=label), **given)
+    assert release.certificate.public["settings"]["label"] == label
+    assert release.certificate.charges[-1][0] == "mean embedding of the rows"
+    release.save(tmp_path / "m.safetensors")
+    again = sf.load(tmp_path / "m.safetensors")
+    assert again.sample(40, seed=1).equals(release.sample(40, seed=1))
+    for wrong in ("weight", "who", "nobody"):
+        with pytest.raises(sf.ArgumentError, match=f"label '{wrong}'"):
+            sf.fit(chosen.table, chosen.schema, method=method_of(name, label=wrong), **given)
 
 
 @pytest.mark.parametrize("case", ["all continuous", "unit"])

@@ -9,6 +9,7 @@ Reference: Rahimi and Recht 2007 (random Fourier features); Harder, Adamczewski,
 
 from itertools import combinations
 from math import comb
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -23,6 +24,9 @@ _LEVEL_WIDTH = 0.5
 
 _MOST_SUBSETS = 2_000_000
 
+FEWEST, MOST = 2_000, 8_000
+"""Numbers of an embedding for which no size is set: at least, and at most."""
+
 
 class WaveEmbedding(eqx.Module):
     """Waves over few columns at a time: all sets of one column, of two, and so on, with as many waves each.
@@ -32,6 +36,8 @@ class WaveEmbedding(eqx.Module):
     such numbers with weights that add up to one, so it is at most 1 in absolute value; a wave is a product of such
     parts; with N waves each is divided by sqrt(N), and the squares of its cosine and its sine add up to at most 1 / N.
     """
+
+    of_chances: ClassVar[bool] = True
 
     angles: tuple[Float[Array, "value wave"], ...]
     subsets: Int[Array, "subset order"]
@@ -73,6 +79,8 @@ class MixedEmbedding(eqx.Module):
     there are both, either part is divided by sqrt(2).
     """
 
+    of_chances: ClassVar[bool] = True
+
     frequencies: Float[Array, "wave point"]
     blocks: RowBlocks = eqx.field(static=True)
     points: tuple[int, ...] = eqx.field(static=True)
@@ -97,13 +105,16 @@ class MixedEmbedding(eqx.Module):
 
 
 def wave_embedding(
-    blocks: RowBlocks, columns: tuple[int, ...], *, features: int, width: float, order: int, key: Array
+    blocks: RowBlocks, columns: tuple[int, ...], *, features: int | None, width: float, order: int, key: Array
 ) -> WaveEmbedding:
     """Waves over sets of up to ``order`` of the columns, about ``features`` numbers in all; public and random.
 
-    ``width`` is the kernel width of points in [0, 1]. Where there are more sets than waves, some are drawn.
+    None is four waves a set, within bounds. ``width`` is the kernel width of points in [0, 1]. Where there are more
+    sets than waves, some are drawn.
     """
     first, second = jax.random.split(key)
+    sets = sum(comb(len(columns), size) for size in range(1, order + 1))
+    features = min(max(8 * sets, FEWEST), MOST) if features is None else features
     subsets = _subsets(len(columns), min(order, len(columns)), max(1, features // 2), first)
     waves = max(1, features // (2 * len(subsets)))
     angles = []
@@ -115,9 +126,10 @@ def wave_embedding(
 
 
 def mixed_embedding(
-    blocks: RowBlocks, columns: tuple[int, ...], *, features: int, width: float, key: Array
+    blocks: RowBlocks, columns: tuple[int, ...], *, features: int | None, width: float, key: Array
 ) -> MixedEmbedding:
     """The published embedding with about ``features`` numbers for the points together; public and random."""
+    features = FEWEST if features is None else features
     points = tuple(place for place in columns if blocks.blocks[place].kind == "point")
     levels = tuple(place for place in columns if place not in points)
     shape = (max(1, features // 2), len(points))
@@ -134,8 +146,11 @@ def _subsets(num: int, order: int, most: int, key: Array) -> np.ndarray:
         room = most - len(found)
         if room <= 0:
             break
-        if comb(num, size) <= min(room, _MOST_SUBSETS):
+        if comb(num, size) <= _MOST_SUBSETS:
             some: list[tuple[int, ...]] = list(combinations(range(num), size))
+            if len(some) > room:
+                kept = np.asarray(jax.random.permutation(each, len(some))[:room])
+                some = [some[place] for place in np.sort(kept)]
         else:
             draws = np.argsort(np.asarray(jax.random.uniform(each, (room, num))), axis=1)[:, :size]
             some = sorted({tuple(sorted(row)) for row in draws.tolist()})

@@ -10,7 +10,8 @@ Practical Privacy-Preserving Data Generation".
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, ClassVar, Protocol
 
 import equinox as eqx
 import jax
@@ -38,7 +39,12 @@ _PURPOSE = "matching the mean embedding"
 
 
 class Embedding(Protocol):
-    """A map of one row of blocks to a vector of norm at most one."""
+    """A map of one row of blocks to a vector of norm at most one.
+
+    ``of_chances`` says that the embedding of chances is the mean over what they throw, so that nothing need be thrown.
+    """
+
+    of_chances: ClassVar[bool]
 
     @property
     def size(self) -> int:
@@ -185,7 +191,8 @@ class _Distance(eqx.Module):
         classes = self.shares.size
         chances = (self.shares / jnp.sum(self.shares) + 1 / classes) / 2
         labels = jax.random.categorical(first, jnp.log(chances), shape=(self.half,))
-        rows = jax.vmap(generator.expected)(jax.random.split(second, self.half), labels)
+        make = generator.expected if self.embedding.of_chances else partial(generator.relaxed, straight=True)
+        rows = jax.vmap(make)(jax.random.split(second, self.half), labels)
         found = jax.vmap(self.embedding)(rows)
         picked = jax.nn.one_hot(labels, classes) * (self.shares / chances / self.half)
         return picked.T @ found
@@ -199,27 +206,33 @@ def _trainable(generator: Generator) -> Any:
 
 def _train(params: Any, fixed: Any, loss: _Distance, training: Training, key: Array, progress: Progress) -> Any:
     """The mean of the parameters over the last iterates of gradient descent; the loop is compiled whole."""
-    optimiser = training.optimiser.transformation(training.steps)
-
-    @eqx.filter_jit
-    def stretch(carry: Any, fixed: Any, loss: _Distance, key: Array, start: Array, stop: Array) -> Any:
-        def step(number: Array, carry: Any) -> Any:
-            params, moments, average = carry
-            value = lambda params: loss(eqx.combine(params, fixed), jax.random.fold_in(key, number))
-            change, moments = optimiser.update(jax.grad(value)(params), moments, params)
-            params = optax.apply_updates(params, change)
-            past = jnp.minimum(training.optimiser.averaging, (1 + number) / (10 + number))
-            return params, moments, jax.tree.map(lambda mean, new: past * mean + (1 - past) * new, average, params)
-
-        return jax.lax.fori_loop(start, stop, step, carry)
-
-    carry, tick = (params, optimiser.init(params), params), max(1, training.steps // 20)
+    moments = training.optimiser.transformation(training.steps).init(params)
+    carry, tick = (params, moments, params), max(1, training.steps // 20)
     for start in range(0, training.steps, tick):
         progress(_PURPOSE, start, training.steps)
-        stop = min(start + tick, training.steps)
-        carry = jax.block_until_ready(stretch(carry, fixed, loss, key, jnp.asarray(start), jnp.asarray(stop)))
+        ends = jnp.asarray(start), jnp.asarray(min(start + tick, training.steps))
+        carry = jax.block_until_ready(_stretch(carry, fixed, loss, training, key, *ends))
     progress(_PURPOSE, training.steps, training.steps)
     return carry[2]
+
+
+@eqx.filter_jit
+def _stretch(
+    carry: Any, fixed: Any, loss: _Distance, training: Training, key: Array, start: Array, stop: Array
+) -> tuple[Any, Any, Any]:
+    """Some steps in a row. One program for all fits of the same shapes and settings."""
+    optimiser = training.optimiser.transformation(training.steps)
+
+    def step(number: Array, carry: Any) -> Any:
+        params, moments, average = carry
+        value = lambda params: loss(eqx.combine(params, fixed), jax.random.fold_in(key, number))
+        change, moments = optimiser.update(jax.grad(value)(params), moments, params)
+        params = optax.apply_updates(params, change)
+        past = jnp.minimum(training.optimiser.averaging, (1 + number) / (10 + number))
+        return params, moments, jax.tree.map(lambda mean, new: past * mean + (1 - past) * new, average, params)
+
+    found: tuple[Any, Any, Any] = jax.lax.fori_loop(start, stop, step, carry)
+    return found
 
 
 def _even_places(draws: int, num_features: int) -> Float[Array, "point feature"]:

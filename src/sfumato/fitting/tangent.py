@@ -5,6 +5,8 @@ that a network of this kind could tell apart with small steps.
 Reference: Jacot, Gabriel, Hongler 2018; Yang, Adamczewski, Sutherland, Li, Park 2023 (DP-NTK).
 """
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -21,6 +23,8 @@ class TangentEmbedding(eqx.Module):
 
     Guarantees: norm at most one, whatever the row: a vector over the larger of its norm and a small number.
     """
+
+    of_chances: ClassVar[bool] = False
 
     weights: Float[Array, "hidden number"]
     offsets: Float[Array, " hidden"]

@@ -23,9 +23,10 @@ class Merf:
     """DP-MERF: the mean embedding of the rows is bought once, and a generator is trained to have the same one.
 
     ``label`` names a column of few values: rows are then embedded, and made, for each label apart. ``features`` is how
-    many numbers an embedding has, for each label. ``order`` is how many columns a random wave looks at together; None
-    takes the published embedding, waves over all numbers and every category by itself. ``kernel_width`` is in units of
-    [0, 1]: of the domain of a column, or of its ranks where ``marginals`` are bought.
+    many numbers an embedding has, for each label; None is by the number of columns. ``order`` is how many columns a
+    random wave looks at together; None takes the published embedding, waves over all numbers and every category by
+    itself. ``kernel_width`` is in units of [0, 1]: of the domain of a column, or of its ranks where ``marginals`` are
+    bought.
     Guarantees: (epsilon, delta) for one unit. It gives rows and no likelihood.
     Cost: Gaussian sums for the one-way marginals (``marginals``; None buys none), then one Gaussian sum for all that is
     left. Training costs no privacy.
@@ -45,7 +46,7 @@ class Merf:
     can: ClassVar[tuple[str, ...]] = ("sample",)
 
     label: str | None = None
-    features: int = 2_000
+    features: int | None = None
     order: int | None = 2
     kernel_width: float = 0.25
     size: GeneratorSize = GeneratorSize()
@@ -55,7 +56,8 @@ class Merf:
     def __post_init__(self) -> None:
         if self.label is not None:
             instance(str, label=self.label)
-        whole(2, features=self.features)
+        if self.features is not None:
+            whole(2, features=self.features)
         if self.order is not None:
             whole(1, order=self.order)
         positive(kernel_width=self.kernel_width)
