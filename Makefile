@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install browser demo test lint bench-speed bench-opacus bench-density bench-mixtures bench-hflow bench-hflow-figures bench-tbart bench-accountants bench-detection bench-lifesci audit report-adult results clean
+.PHONY: install browser demo test lint bench-speed bench-opacus bench-density bench-mixtures bench-hflow bench-hflow-figures bench-gan bench-tbart bench-accountants bench-detection bench-lifesci audit report-adult results clean
 
 install: $(STAMP)
 
@@ -64,6 +64,10 @@ bench-hflow: install
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"
 	$(BIN)/python -m benchmarks.hflow_tables all private-hflow/tables private-hflow/out
 	$(BIN)/python -m benchmarks.results
+
+bench-gan: install
+	$(BIN)/python -m pip install --quiet --editable ".[bench]"
+	$(BIN)/python -m benchmarks.gan_ablation
 
 # Many hours on two cores, for the same reason.
 bench-hflow-figures: install

@@ -12,19 +12,21 @@ from typing import Any
 import numpy as np
 
 from benchmarks.hflow_data import Packed
+from sfumato.schema import Boolean, Categorical, Schema
 
 _SCORED_AT_ONCE = 500
 
 
-def method_of(settings: dict[str, Any], name: str = "hflow") -> Any:
-    """A method with some fields replaced; a field that is a group of settings takes a JSON object.
+def method_of(settings: dict[str, Any], name: str = "hflow", preset: str | None = None) -> Any:
+    """A method, or a preset of it, with some fields replaced; one that is a group of settings takes a JSON object.
 
     >>> method_of({"clipping": {"kind": "layer"}}).clipping
     Clipping(kind='layer', bound=2.0, sparsity=0.5)
     """
     from sfumato.synthesizers import method_named
 
-    base: Any = method_named(name)()
+    kind: Any = method_named(name)
+    base: Any = getattr(kind, preset)() if preset else kind()
 
     def value(field: str, given: Any) -> Any:
         default = getattr(base, field)
@@ -33,6 +35,29 @@ def method_of(settings: dict[str, Any], name: str = "hflow") -> Any:
         return given
 
     return dataclasses.replace(base, **{field: value(field, given) for field, given in settings.items()})
+
+
+def labelled(method: Any, schema: Schema, target: str) -> Any:
+    """The method told of the column that is predicted, where it can be told and the column has levels.
+
+    Published methods that know of labels are told of them in the papers' comparisons too; the label is public.
+
+    >>> from sfumato.schema import Boolean
+    >>> labelled(method_of({}, "merf"), Schema(columns={"y": Boolean()}), "y").label
+    'y'
+    """
+    can = "label" in {field.name for field in dataclasses.fields(method)} and method.label is None
+    return dataclasses.replace(method, label=target) if can and has_levels(schema, target) else method
+
+
+def has_levels(schema: Schema, column: str) -> bool:
+    """Whether a column is one of classes, and no number."""
+    return isinstance(schema.columns[column], Categorical | Boolean)
+
+
+def without_label(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings but for the label, which is another one in each table."""
+    return {name: value for name, value in settings.items() if name != "label"}
 
 
 def fit(data: Packed, method: Any, *, epsilon: float, delta: float, private: bool = True) -> tuple[Any, dict[str, Any]]:

@@ -12,9 +12,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.hflow_data import SPLIT_SEED, TARGETS, parts, schema_of, unpack
-from benchmarks.hflow_paper import MAE, METRICS, PAPER, RMSE
+from benchmarks.hflow_fits import without_label
+from benchmarks.hflow_paper import MAE, METRICS, NAMED, OTHERS, PAPER, RMSE
 from benchmarks.machine import describe_machine
 from benchmarks.workers import finished
+
+RESULTS = Path("benchmarks/results")
 
 SEEDS = (
     f"one random split of seed {SPLIT_SEED}, the same for all repeats; a fit's randomness comes from the operating "
@@ -111,22 +114,24 @@ def score_files(out: Path, names: list[str], processes: int = 1) -> None:
         pass
 
 
-def score_all(out: Path, names: list[str], processes: int, target: Path) -> None:
-    """Score every file of synthetic rows there is, and write the result."""
+def score_all(out: Path, names: list[str], processes: int, target: Path | None) -> None:
+    """Score every file of synthetic rows there is, and write the result: by default to a file of the method."""
     score_files(out, names, processes)
     write_result(out, target)
 
 
-def write_result(out: Path, target: Path) -> None:
-    """Sum up everything that was scored so far, of whichever data set."""
+def write_result(out: Path, target: Path | None) -> None:
+    """Sum up everything that was scored so far, of whichever data set; all fits must be of one method."""
     scored = [path for name in TARGETS for path in sorted(out.glob(f"{name}_*_*.score.json"))]
     runs = [read_run(path) for path in scored if "_real_" not in path.name]
-    settings = {kind: settings_of(runs, kind) for kind in ("private", "open")}
+    settings, method = {kind: settings_of(runs, kind) for kind in ("private", "open")}, method_in(runs)
+    target = target or RESULTS / ("hflow_tables.json" if method == "hflow" else f"hflow_tables_{method}.json")
     repeats = sorted({run["repeat"] for run in runs if run["data"] == "covertype"})
     floors = [score_floor(out, repeat) for repeat in repeats]
     result = {
         "machine": describe_machine(),
         "seeds": SEEDS,
+        "method": method,
         "settings": settings,
         "synthetic_rows": sorted({run["rows"] for run in runs}),
         "sampled": sorted({score["sampled"] for run in runs for score in run["scores"].values()}),
@@ -143,10 +148,18 @@ def write_result(out: Path, target: Path) -> None:
 
 def settings_of(runs: list[dict[str, Any]], kind: str) -> dict[str, Any]:
     """The settings of all fits of a kind, which must be the same."""
-    found = {json.dumps(run["settings"], sort_keys=True) for run in runs if run["kind"] == kind}
+    found = {json.dumps(without_label(run["settings"]), sort_keys=True) for run in runs if run["kind"] == kind}
     if len(found) > 1:
         raise SystemExit(f"There are {kind} fits of {len(found)} different settings: keep one folder for each.")
     return json.loads(found.pop()) if found else {}
+
+
+def method_in(runs: list[dict[str, Any]]) -> str:
+    """The one method of all fits; files of older runs name none, and are of `hflow`."""
+    found = {run.get("method", "hflow") for run in runs}
+    if len(found) > 1:
+        raise SystemExit(f"There are fits of {', '.join(sorted(found))}: keep one folder for each method.")
+    return str(found.pop()) if found else "hflow"
 
 
 def read_run(scored: Path) -> dict[str, Any]:
@@ -169,6 +182,8 @@ def summarise(runs: list[dict[str, Any]], floors: list[dict[str, Any]]) -> list[
     for row in rows:
         paper = PAPER[row["data"], row["metric"]]
         row["published"] = paper.get(row["kind"], {}) | ({"real rows": paper["real"]} if "real" in paper else {})
+        printed = OTHERS.get(NAMED.get(method_in(runs), ""), {}).get((row["data"], row["metric"]), {})
+        row["published"] |= {"same method": printed[row["kind"]]} if row["kind"] in printed else {}
     return rows
 
 

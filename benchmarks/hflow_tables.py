@@ -5,6 +5,7 @@
     python -m benchmarks.hflow_tables score OUT             # benchmarks/results/hflow_tables.json
     python -m benchmarks.hflow_tables figure OUT            # docs/images/hflow_marginals.png
     python -m benchmarks.hflow_tables all FOLDER OUT
+    python -m benchmarks.hflow_tables all FOLDER OUT_OF_MERF --method merf     # another method, in a folder of its own
 
 Settings are the method's defaults, fixed without these four data sets; the split is fixed by a seed, the noise comes
 from the operating system, so a run repeats up to noise. Fits go through the same doors as ``sfumato.fit`` (private) and
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.hflow_data import TARGETS, levels_of, load, pack, prepare
-from benchmarks.hflow_fits import draw, fit, method_of, versions, write_packed
+from benchmarks.hflow_fits import draw, fit, labelled, method_of, versions, write_packed
 from benchmarks.workers import finished
 
 DRAWN = 50_000
@@ -56,8 +57,9 @@ def do(job: Job, given: argparse.Namespace) -> str:
     from benchmarks.machine import describe_machine
     from sfumato.encoding.layout import layout_of
 
-    settings = given.settings if job.kind == "private" else OPEN | given.settings
-    method, data, target = method_of(settings), load(given.folder, job.data), given.out / f"{job.stem}.npz"
+    data, target = load(given.folder, job.data), given.out / f"{job.stem}.npz"
+    settings = OPEN | given.settings if job.kind == "open" and given.method == "hflow" else given.settings
+    method = labelled(method_of(settings, given.method, given.preset), data.schema, TARGETS[job.data])
     model, facts = fit(data, method, epsilon=given.epsilon, delta=given.delta, private=job.kind == "private")
     start = time.perf_counter()
     points = draw(model, DRAWN, levels_of(data))
@@ -66,7 +68,7 @@ def do(job: Job, given: argparse.Namespace) -> str:
     line = json.dumps(
         {"data": job.data, "kind": job.kind, "repeat": job.repeat, "rows": DRAWN, "training_rows": len(data.low)}
         | facts
-        | {"processes": given.processes, "settings": method.settings()}
+        | {"processes": given.processes, "method": method.name, "settings": method.settings()}
         | {"machine": describe_machine(), "versions": versions()}
     )
     target.with_suffix(".json").write_text(line + "\n")
@@ -102,9 +104,9 @@ def jobs_of(given: argparse.Namespace) -> list[Job]:
 
 
 def kinds_of(given: argparse.Namespace) -> list[str]:
-    """The kinds of fit asked for: both unless one is named."""
+    """The kinds of fit asked for: where none is named both of `hflow`, and the private one of other methods."""
     asked = [kind for kind in KINDS if getattr(given, kind)]
-    return asked or list(KINDS)
+    return asked or (list(KINDS) if given.method == "hflow" else ["private"])
 
 
 def parser() -> argparse.ArgumentParser:
@@ -121,7 +123,7 @@ def parser() -> argparse.ArgumentParser:
         if phase in ("fit", "score", "all"):
             one.add_argument("--processes", type=int, default=1, help="how many fits, or files to score, at once")
         if phase in ("score", "all"):
-            one.add_argument("--output", type=Path, default=Path("benchmarks/results/hflow_tables.json"))
+            one.add_argument("--output", type=Path, help="where the result goes, if not to benchmarks/results")
         if phase in ("fit", "all"):
             one.add_argument("--repeats", type=int, default=5)
             one.add_argument("--repeats-open", type=int, help="of the fits without privacy, if not --repeats")
@@ -129,7 +131,9 @@ def parser() -> argparse.ArgumentParser:
             one.add_argument("--delta", type=float, default=1e-5)
             one.add_argument("--private", action="store_true", help="only the private fits")
             one.add_argument("--open", action="store_true", help="only the fits without privacy")
-            one.add_argument("--settings", type=json.loads, default={}, help="JSON fields of HFlow")
+            one.add_argument("--settings", type=json.loads, default={}, help="JSON fields of the method")
+            one.add_argument("--method", default="hflow", help="a method of the registry; one folder OUT for each")
+            one.add_argument("--preset", help="a preset of the method in place of its defaults, such as paper")
             one.add_argument("--time-limit", type=float, help="seconds after which no further fit is begun")
     return top
 
@@ -145,7 +149,7 @@ def main() -> None:
         from benchmarks.hflow_scores import score_all
 
         score_all(given.out, given.data, given.processes, given.output)
-    if given.phase in ("figure", "all"):
+    if given.phase == "figure" or (given.phase == "all" and given.method == "hflow"):
         from benchmarks.hflow_figure import draw_figure
 
         draw_figure(given.out)

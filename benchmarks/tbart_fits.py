@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.hflow_data import Packed, levels_of, pack
-from benchmarks.hflow_fits import draw, fit, versions, write_packed
-from benchmarks.tbart_data import DYCK, load
+from benchmarks.hflow_fits import draw, fit, labelled, versions, write_packed
+from benchmarks.tbart_data import DYCK, TARGETS, load
 
 DYCK_ROWS = 20_000
 REAL = "real"
@@ -46,6 +46,10 @@ METHODS: dict[str, Method] = {
     "independent": Method(name="independent"),
     "hflow": Method(name="hflow"),
     "maf": Method(name="maf"),
+    "dp-merf": Method(name="merf"),
+    "dp-merf (paper)": Method(name="merf", preset="paper"),
+    "dp-ntk": Method(name="ntk"),
+    "dp-ntk (paper)": Method(name="ntk", preset="paper"),
 }
 """What is compared, by label."""
 
@@ -114,6 +118,8 @@ def do(job: Job, *, folder: Path, out: Path, delta: float, settings: dict[str, A
 def fitted(job: Job, data: Packed, delta: float, settings: dict[str, Any]) -> tuple[np.ndarray, dict[str, Any]]:
     """A fit through the doors, and as many points as there are training rows."""
     method = built(job.label, settings)
+    if job.data in TARGETS:
+        method = labelled(method, data.schema, TARGETS[job.data])
     first = is_first((job.label, job.data))
     reset_peak()
     model, facts = fit(data, method, epsilon=job.epsilon, delta=delta)

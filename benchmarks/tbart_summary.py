@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.hflow_fits import without_label
 from benchmarks.tbart_data import AVERAGED, DYCK, SPLIT_SEED, TARGETS, schema_of
 from benchmarks.tbart_fits import METHODS, REAL
 from benchmarks.tbart_paper import METRICS
@@ -62,7 +63,7 @@ def shortened(run: Run) -> Run:
 
 def settings_of(runs: list[Run], label: str) -> Run:
     """The settings of all fits of a label, which must be the same."""
-    found = {json.dumps(run["settings"], sort_keys=True) for run in runs if run["label"] == label}
+    found = {json.dumps(without_label(run["settings"]), sort_keys=True) for run in runs if run["label"] == label}
     if len(found) > 1:
         raise SystemExit(f"There are fits of {label!r} with {len(found)} different settings: keep one folder for each.")
     return json.loads(found.pop())

@@ -72,5 +72,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.name in APART:
             continue
         if item.path.name == "test_synthesizers.py":
-            name += ":" + (item.callspec.params.get("name", "") if hasattr(item, "callspec") else "")
+            name += f":{item.callspec.params.get('name', '') if hasattr(item, 'callspec') else ''}"
         item.add_marker(pytest.mark.xdist_group(name))

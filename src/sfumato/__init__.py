@@ -25,7 +25,24 @@ from sfumato.pipeline import fit, fit_without_privacy
 from sfumato.privacy import Certificate
 from sfumato.release import Release, load
 from sfumato.schema import Schema, draft
-from sfumato.synthesizers import REGISTRY, Aim, Auto, Chain, HFlow, Independent, Maf, Mog, Mst, Tbart
+from sfumato.synthesizers import (
+    REGISTRY,
+    Aim,
+    Auto,
+    Chain,
+    DpCgan,
+    DpCtgan,
+    DpGan,
+    GsWgan,
+    HFlow,
+    Independent,
+    Maf,
+    Mog,
+    Mst,
+    PateCtgan,
+    PateGan,
+    Tbart,
+)
 
 __version__ = version("sfumato")
 
@@ -37,7 +54,11 @@ __all__ = [
     "BudgetError",
     "Certificate",
     "Chain",
+    "DpCgan",
+    "DpCtgan",
+    "DpGan",
     "Evaluation",
+    "GsWgan",
     "HFlow",
     "Independent",
     "Learning",
@@ -46,6 +67,8 @@ __all__ = [
     "Mog",
     "Mst",
     "Optimiser",
+    "PateCtgan",
+    "PateGan",
     "Release",
     "ReleaseError",
     "ScalingShare",

@@ -19,21 +19,41 @@ import pytest
 import sfumato as sf
 from sfumato.encoding import canonicalise
 from sfumato.fitting.codecs import PaidBins
+from sfumato.fitting.generator_start import GeneratorSize
 from sfumato.fitting.marginals import MarginalShare
+from sfumato.fitting.matching import Training
 from sfumato.models.flows.flow import MafShape, MaskedAutoregressiveFlow
-from sfumato.models.model import DensityModel
+from sfumato.models.model import DensityModel, Model
 from sfumato.pipeline import private_rows
 from sfumato.privacy import Relation
 from sfumato.privacy.queries import count_query
 from sfumato.release import store
 from sfumato.schema import Boolean, Categorical, Continuous, Date, Datetime, Identifier, Integer, Schema, Unit
 from sfumato.synthesizers import Synthesizer
+from sfumato.synthesizers.dp_gan import CriticSize, Game, GeneratorSize
+from sfumato.synthesizers.gs_wgan import Classroom
 from sfumato.synthesizers.hflow import FlowSize
 from sfumato.synthesizers.tbart import TransformerSize
 from sfumato.table import to_arrow
 
 FEW = PaidBins(rounds=2, bins=8, codes=4)
+TINY_GAN = {
+    "generator": GeneratorSize(latent=2, width=4, depth=1),
+    "critic": CriticSize(width=4, depth=1),
+    "game": Game(made=4, critic_steps=2),
+    "marginals": MarginalShare(rounds=1, bins=8),
+}
+TINY_CLASS = {
+    "generator": GeneratorSize(latent=2, width=4, depth=1),
+    "critic": CriticSize(width=4, depth=1),
+    "teaching": Classroom(parts=3, rounds=2, made=2, local_steps=1, batch=2),
+    "marginals": MarginalShare(rounds=1, bins=8),
+}
+SMALL, SHORT = GeneratorSize(latent=2, width=4, depth=1), Training(steps=2, batch=8)
 TINY = {
+    "gs-wgan": TINY_CLASS,
+    "pate-ctgan": TINY_CLASS,
+    "pate-gan": TINY_CLASS,
     "auto": {"chain": sf.Chain(steps=4, width=4, codec=FEW), "aim": sf.Aim(codec=FEW, even_bins=4, rounds=2)},
     "chain": {"steps": 4, "width": 4, "codec": FEW},
     "aim": {"even_bins": 4, "rounds": 2},
@@ -47,6 +67,11 @@ TINY = {
         "even_bins": 7,
     },
     "maf": {"steps": 4, "blocks": 2, "width": 4, "depth": 1},
+    "dp-cgan": {**TINY_GAN, "steps": 4},
+    "dp-ctgan": {**TINY_GAN, "steps": 4},
+    "dpgan": {**TINY_GAN, "steps": 4},
+    "merf": {"features": 12, "size": SMALL, "training": SHORT, "marginals": MarginalShare(rounds=1, bins=8)},
+    "ntk": {"hidden": 3, "size": SMALL, "training": SHORT, "marginals": None},
     "hflow": {"steps": 4, "size": FlowSize(blocks=1, width=4), "marginals": MarginalShare(rounds=1, bins=8)},
 }
 """Settings that make each method fast; what it learns does not matter here."""
@@ -128,6 +153,14 @@ over_all = pytest.mark.parametrize(
 )
 
 
+def can_score(name):
+    return "log_prob" in sf.REGISTRY[name].can
+
+
+over_scoring = pytest.mark.parametrize(("name", "case"), [pair for pair in over_all.args[1] if can_score(pair[0])])
+over_sampling_alone = pytest.mark.parametrize("name", sorted(name for name in sf.REGISTRY if not can_score(name)))
+
+
 def method_of(name, **settings):
     return sf.REGISTRY[name](**{**TINY[name], **settings})
 
@@ -153,7 +186,7 @@ def test_a_method_says_what_it_is(name):
     assert isinstance(method, Synthesizer)
     assert kind.name == name
     assert all(isinstance(text, str) and text for text in (kind.title, kind.reference, *kind.can))
-    assert {"sample", "log_prob"} <= set(kind.can)
+    assert {"sample"} <= set(kind.can) <= {"sample", "log_prob", "warm_start"}
     assert json.loads(json.dumps(method.settings())).keys() == method.settings().keys()
     assert method == method_of(name) and kind() == kind(), "a configuration is a value"
 
@@ -217,7 +250,9 @@ def test_the_certificate_of_gradients_names_their_sampler_and_their_steps(name):
 def test_an_undeclared_size_is_bought_where_it_is_needed(name):
     """Gradients and bought bins need it, to make a mean of a sum; counts add up to it, and need not ask."""
     charges = fitted(name, "undeclared rows").certificate.charges
-    assert [purpose for purpose, _ in charges].count("row count") == (name not in ("aim", "independent", "mog", "mst"))
+    assert [purpose for purpose, _ in charges].count("row count") == (
+        name not in ("aim", "independent", "mog", "mst", "ntk")
+    )
     assert "row count" not in [purpose for purpose, _ in fitted(name, "all continuous").certificate.charges]
 
 
@@ -278,7 +313,9 @@ def test_no_form_of_an_id_lets_a_unit_past_its_cap(ids):
 @over_all
 def test_rows_can_be_drawn_and_lie_in_the_schema(name, case):
     release, schema = fitted(name, case), CASES[case].schema
-    assert isinstance(release.model, DensityModel)
+    assert isinstance(release.model, Model)
+    assert isinstance(release.model, DensityModel) == can_score(name)
+    assert set(release.abilities) == set(sf.REGISTRY[name].can) - {"warm_start"}
     sample = release.sample(50)
     assert sample.num_rows == 50
     kept = [key for key, column in schema.columns.items() if getattr(column, "regenerate", "") != "drop"]
@@ -288,7 +325,21 @@ def test_rows_can_be_drawn_and_lie_in_the_schema(name, case):
     assert release.sample(0).schema == sample.schema
 
 
-@over_all
+@over_sampling_alone
+def test_a_method_without_a_likelihood_refuses_to_score_before_it_reads_anything(name):
+    release = fitted(name, "all categorical")
+    for refused in (
+        lambda: release.log_prob("no such file"),
+        lambda: release.anomaly_scores("no such file"),
+        lambda: release.anomaly_threshold(0.01, progress=lambda *_: pytest.fail("rows were drawn")),
+        lambda: release.anomaly_threshold_from("no such file", []),
+        release.likelihood,
+    ):
+        with pytest.raises(sf.ArgumentError, match=f"'{name}' gives rows and no likelihood.*maf"):
+            refused()
+
+
+@over_scoring
 def test_rows_can_be_scored(name, case):
     release = fitted(name, case)
     scores = release.log_prob(CASES[case].table)
@@ -303,11 +354,28 @@ def test_a_release_survives_its_file(name, case, tmp_path):
     release = fitted(name, case)
     release.save(tmp_path / "model.safetensors")
     again = sf.load(tmp_path / "model.safetensors")
-    assert np.array_equal(again.log_prob(CASES[case].table), release.log_prob(CASES[case].table))
+    if can_score(name):
+        assert np.array_equal(again.log_prob(CASES[case].table), release.log_prob(CASES[case].table))
     assert again.sample(30, seed=5).equals(release.sample(30, seed=5))
     assert again.schema == release.schema and again.kind == release.kind
     again.save(tmp_path / "again.safetensors")
     assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(("name", "label"), [("merf", "smokes"), ("ntk", "town")])
+def test_a_label_keeps_the_contract(name, label, tmp_path):
+    """A label that can be missing and one that cannot; and what is no column of few values."""
+    chosen = CASES["mixed"]
+    given = {"epsilon": chosen.epsilon, "delta": chosen.delta}
+    release = sf.fit(chosen.table, chosen.schema, method=method_of(name, label=label), **given)
+    assert release.certificate.public["settings"]["label"] == label
+    assert release.certificate.charges[-1][0] == "mean embedding of the rows"
+    release.save(tmp_path / "m.safetensors")
+    again = sf.load(tmp_path / "m.safetensors")
+    assert again.sample(40, seed=1).equals(release.sample(40, seed=1))
+    for wrong in ("weight", "who", "nobody"):
+        with pytest.raises(sf.ArgumentError, match=f"label '{wrong}'"):
+            sf.fit(chosen.table, chosen.schema, method=method_of(name, label=wrong), **given)
 
 
 @pytest.mark.parametrize("case", ["all continuous", "unit"])

@@ -158,3 +158,29 @@ def test_other_doors_than_the_curators_certify_nothing():
     }
     assert found[Curator].certificate.status == "for release"
     assert found[Doors].certificate.status == "not for release"
+
+
+def test_a_pledge_is_charged_at_once_and_pays_for_as_many_choices_as_it_says():
+    ledger = Ledger(Budget(epsilon=1.0, delta=1e-6), Adjacency())
+    choice = ExponentialChoice(epsilon=0.2)
+    ledger.pledge(choice, "models", 2)
+    before = headline(ledger.events, ledger.adjacency, 1e-6).epsilon
+    assert ledger.events == (choice, choice) and ledger.drawn == ()
+    rest = ledger.calibrate(lambda multiplier: GaussianSum(noise_multiplier=multiplier))
+    ledger.charge(rest, "the rest")
+    for _ in range(2):
+        ledger.charge(choice, "models")
+    assert ledger.events == (choice, choice, rest) and ledger.drawn == (rest, choice, choice)
+    assert before < headline(ledger.events, ledger.adjacency, 1e-6).epsilon <= 1.0
+    with pytest.raises(BudgetError):  # the mutant: a pledge that pays more often than it was charged
+        ledger.charge(choice, "models")
+
+
+def test_a_pledge_pays_for_nothing_else():
+    ledger = Ledger(Budget(epsilon=1.0, delta=1e-6), Adjacency())
+    ledger.pledge(ExponentialChoice(epsilon=0.2), "models", 1)
+    ledger.charge(ExponentialChoice(epsilon=0.2), "another purpose")
+    ledger.charge(ExponentialChoice(epsilon=0.1), "models")
+    assert [event.epsilon for event in ledger.events] == [0.2, 0.2, 0.1]
+    with pytest.raises(BudgetError):
+        ledger.pledge(ExponentialChoice(epsilon=5.0), "models", 1)

@@ -2,6 +2,7 @@
 
 from sfumato.audit.audit import AuditResult, audit
 from sfumato.audit.finding import Finding
-from sfumato.audit.playback import PlayResult, play
+from sfumato.audit.play_result import PlayResult
+from sfumato.audit.playback import play
 
 __all__ = ["AuditResult", "Finding", "PlayResult", "audit", "play"]

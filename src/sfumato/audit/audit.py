@@ -9,7 +9,8 @@ from sfumato.audit.canaries import Participation
 from sfumato.audit.finding import Finding
 from sfumato.audit.neighbours import random_neighbours
 from sfumato.audit.one_run import one_run
-from sfumato.audit.playback import PlayResult, play
+from sfumato.audit.play_result import PlayResult
+from sfumato.audit.playback import play
 from sfumato.audit.white_box import Observations, observe
 from sfumato.checks import between, whole
 from sfumato.privacy import Budget, Relation

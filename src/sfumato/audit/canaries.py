@@ -163,6 +163,11 @@ class CanaryCurator(Curator):
         self._charge(ExponentialChoice(epsilon=epsilon), query.purpose)
         return 0
 
+    def noisy_teachers(self, teaching: Any, states: Any, public: Any, *, plan: Any, purpose: str) -> Any:
+        """What was public at the start, charged but not looked at: what is thrown away can only loosen the bound."""
+        self._charge(self._ledger.calibrate(lambda multiplier: GaussianSum(noise_multiplier=multiplier)), purpose)
+        return public
+
     def noisy_descent(
         self, loss: Any, params: Any, state: Any, *, plan: SgdPlan, update: Any, purpose: str
     ) -> tuple[Any, Any]:

@@ -25,6 +25,7 @@ from jaxtyping import Array
 
 from sfumato import pipeline
 from sfumato.audit.neighbours import SCHEMAS, Neighbour, Row, neighbours, text_table, trial_rows
+from sfumato.audit.play_result import PlayResult
 from sfumato.audit.tape import Exact, Tape, Violation, agreed
 from sfumato.errors import ArgumentError
 from sfumato.privacy import Budget, Curator, PoissonSampling, Randomness, Relation, step
@@ -35,6 +36,7 @@ from sfumato.privacy.factors import FactoredLoss
 from sfumato.privacy.programs import Programs
 from sfumato.privacy.queries import CountQuery, DistanceQuery, ScoreQuery
 from sfumato.privacy.step import PrivateRows
+from sfumato.privacy.teachers import SENSITIVITY, step_total
 from sfumato.progress import Progress, quiet
 from sfumato.release.store import to_bytes
 from sfumato.synthesizers import Synthesizer
@@ -81,6 +83,21 @@ class _Doors(Curator):
             return program(arrays, *given)
 
         return self._measured(total, self._loss, params, self._rows, self._randomness.key, first=first)
+
+    def _exact_answers(self, teaching: Any, carry: Any, dealt: Any, plan: Any, first: Exact | None = None) -> Exact:
+        """The sum of the clipped answers of all parts in the first step, before any noise."""
+
+        def total(teaching: Any, *given: Any) -> Any:
+            program, arrays = self._programs.of(_answers_total, teaching, plan)
+            return program(arrays, *given)
+
+        return self._measured(total, teaching, carry, self._rows, dealt, first=first)
+
+    def _taught(self, teaching: Any, public: Any, plan: Any) -> Any:
+        """What is public after answers that are frozen: any will do."""
+        for at in range(plan.steps):
+            public = teaching.update(_made_up(jnp.zeros(plan.num_entries, jnp.float32), at), public)
+        return public
 
     def _measured(self, total: Any, function: Any, *given: Any, first: Exact | None) -> Exact:
         if not self._tape.measure:
@@ -132,6 +149,16 @@ def _step_total(fixed: Any, plan: Any, expected: float) -> Any:
         loss = eqx.combine(arrays, fixed)
         loud: Any = _Louder(loss) if isinstance(loss, FactoredLoss) else lambda *given: _LOUD * loss(*given)
         return step.batch_total(loud, params, plan, rows, key, 0, jnp.asarray(0), expected)
+
+    return total
+
+
+def _answers_total(teaching: Any, plan: Any) -> Any:
+    """The sum of the answers of all parts in one step as a function of states, rows and parts."""
+    loud = replace(teaching, answer=lambda *given: _LOUD * teaching.answer(*given))
+
+    def total(_: Any, carry: Any, rows: PrivateRows, dealt: Any) -> Any:
+        return step_total(loud, plan, carry[0], carry[1], rows, dealt, jax.random.key(0))[1]
 
     return total
 
@@ -202,6 +229,11 @@ class Recorder(_Doors):
         self._tape.put(self._asked_descent(given), exact, noisy)
         return params, state
 
+    def _teach(self, teaching: Any, carry: Any, held: Any, *, plan: Any, call: int, purpose: str) -> Any:
+        exact = self._exact_answers(teaching, carry, held[0], plan)
+        self._tape.put(self._asked("teachers", plan, purpose), exact, None)
+        return self._taught(teaching, carry[1], plan)
+
 
 def _made_up(params: Any, at: int) -> Any:
     random = np.random.default_rng(at)
@@ -257,39 +289,17 @@ class Player(_Doors):
     def _moved(self, query: Any, first: Exact) -> np.ndarray:
         return np.asarray(self._exact(query, first).total - first.total)
 
+    def _teach(self, teaching: Any, carry: Any, held: Any, *, plan: Any, call: int, purpose: str) -> Any:
+        exact, _ = self._tape.take(self._asked("teachers", plan, purpose))
+        if self._neighbour.aligned:
+            # A unit lies in one part, whose answer it may turn round, however many rows it has.
+            mine = self._exact_answers(teaching, carry, held[0], plan, exact)
+            self._compare(np.linalg.norm(mine.total - exact.total) / SENSITIVITY, "the sum of answers of parts")
+        return self._taught(teaching, carry[1], plan)
+
     def _compare(self, distance: Any, what: str) -> None:
         if distance > self._neighbour.steps * self._ledger.adjacency.sum_factor * GRID:
             raise Violation(f"{what} moved by more than its sensitivity")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlayResult:
-    """How many pairs of neighbours were played, and what differed.
-
-    ``skipped`` counts the pairs whose tables a setting does not go with, and ``refusals`` says why.
-    """
-
-    pairs: int = 0
-    skipped: int = 0
-    violations: tuple[str, ...] = ()
-    refusals: tuple[str, ...] = ()
-
-    def __add__(self, other: "PlayResult") -> "PlayResult":
-        return PlayResult(
-            pairs=self.pairs + other.pairs,
-            skipped=self.skipped + other.skipped,
-            violations=self.violations + other.violations,
-            refusals=self.refusals + other.refusals,
-        )
-
-    def to_dict(self) -> dict[str, object]:
-        """JSON-safe fields."""
-        return {
-            "pairs": self.pairs,
-            "skipped": self.skipped,
-            "violations": list(self.violations),
-            "refusals": list(self.refusals),
-        }
 
 
 def play(

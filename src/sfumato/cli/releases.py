@@ -47,6 +47,10 @@ def fit(
     learn_share: Annotated[
         float, typer.Option("--learn-share", help="The share of the budget for columns with learn = true, together.")
     ] = sfumato.Learning().share,
+    public: Annotated[
+        Path | None,
+        typer.Option("--public", help="A table with the same schema that nobody need protect, to start from."),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", help="For tests only: the release will be marked 'not for release'.")
     ] = None,
@@ -61,7 +65,13 @@ def fit(
     if seed is not None:
         say("WARNING: --seed makes the noise repeatable, so nobody is protected: this release is not for release.")
     with watched("reading, accounting and compiling", total_is_public=True) as progress:
-        given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "seed": seed, "progress": progress}
+        given: dict[str, Any] = {
+            "epsilon": epsilon,
+            "delta": delta,
+            "seed": seed,
+            "public": public,
+            "progress": progress,
+        }
         release = sfumato.fit(data, declared, method=config, learning=learning, **given)
     release.save(output)
     if json:

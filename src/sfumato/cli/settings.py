@@ -78,11 +78,13 @@ def _read(text: str, hint: Any, name: str) -> Any:
                 return option(text)
             except ValueError:
                 continue
+        if option is str and text:
+            return text
     raise ArgumentError(f"Expected the setting {name}={text!r} to be {' or '.join(_words(options, name))}.")
 
 
 def _words(options: tuple[Any, ...], name: str) -> list[str]:
-    words = {int: "a whole number", float: "a number", bool: "true or false", NoneType: "none"}
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", NoneType: "none"}
     said = []
     for option in options:
         if get_origin(option) is Literal:

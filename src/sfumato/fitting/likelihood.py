@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from sfumato.checks import between, positive
 from sfumato.errors import ArgumentError
+from sfumato.fitting.pretraining import STEPS, pretrained
 from sfumato.models.cells import dequantise
 from sfumato.models.model import DensityModel
 from sfumato.privacy import Curator, SgdPlan
@@ -89,9 +90,12 @@ def descend(
 ) -> Model:
     """The model with its ``params`` moved by noisy gradient descent on a loss, averaged over the iterates.
 
+    Where the curator has public rows, plain gradient steps on these come first.
     Cost: the plan's event, with whatever noise the rest of the budget asks for.
     """
     transformation = optimiser.transformation(plan.steps)
+    before = min(STEPS, plan.steps)
+    params = pretrained(loss, params, curator, transformation=optimiser.transformation(before), steps=before)
 
     def update(gradient: Any, state: Any, params: Any) -> tuple[Any, Any]:
         moments, average, step = state

@@ -7,15 +7,11 @@ from jaxtyping import Array, Float
 
 
 @runtime_checkable
-class DensityModel(Protocol):
-    """A density over the features of one row, with exact likelihood and sampling.
+class Model(Protocol):
+    """What rows can be drawn from. It need not have a likelihood.
 
     Features are real numbers; ``encoding`` and ``models.cells`` say how a table's columns become features.
     """
-
-    def log_prob(self, features: Float[Array, " feature"]) -> Float[Array, ""]:
-        """The log density of one row of features, in nats."""
-        ...
 
     def sample(self, key: Array) -> Float[Array, " feature"]:
         """One row of features."""
@@ -23,6 +19,15 @@ class DensityModel(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """What is needed, besides the arrays, to rebuild the model: JSON-safe, with its ``kind``."""
+        ...
+
+
+@runtime_checkable
+class DensityModel(Model, Protocol):
+    """A density over the features of one row, with exact likelihood and sampling."""
+
+    def log_prob(self, features: Float[Array, " feature"]) -> Float[Array, ""]:
+        """The log density of one row of features, in nats."""
         ...
 
 
@@ -43,8 +48,8 @@ class CellModel(DensityModel, Protocol):
 
 
 @runtime_checkable
-class LevelModel(CellModel, Protocol):
-    """A density that draws levels as such, so that no rounding on the way to the real line and back moves them."""
+class LevelModel(Model, Protocol):
+    """A model that draws levels as such, so that no rounding on the way to the real line and back moves them."""
 
     def draw_rows(self, key: Array, num_rows: int, at_once: int) -> Any:
         """What is random in so many rows, which may be drawn together; programs are compiled for ``at_once`` rows."""

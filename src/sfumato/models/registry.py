@@ -15,6 +15,8 @@ from sfumato.models.flows.dequantiser import DequantiserShape
 from sfumato.models.flows.flow import MafShape, MaskedAutoregressiveFlow
 from sfumato.models.flows.marginal_map import MarginalMap
 from sfumato.models.flows.spline_flow import SplineFlow, SplineFlowShape
+from sfumato.models.generators.conditional import conditional_skeleton
+from sfumato.models.generators.description import generator_skeleton, union_skeleton
 from sfumato.models.mixture import GaussianMixture, mixture_skeleton
 
 
@@ -99,6 +101,9 @@ _KINDS: dict[str, Callable[[Mapping[str, Any], Sequence[int]], Any]] = {
     "spline_flow": _spline_flow,
     "coded": coded_skeleton,
     "gaussian_mixture": _mixture,
+    "conditional_generator": conditional_skeleton,
+    "generator": generator_skeleton,
+    "generator_union": union_skeleton,
 }
 
 

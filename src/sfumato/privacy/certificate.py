@@ -172,10 +172,17 @@ def _certificate(
             "hardened": randomness.source == "os",
         },
         public=public,
-        assumptions=ASSUMPTIONS,
+        assumptions=ASSUMPTIONS + _about_public_table(public),
         versions={name: version(name) for name in ("sfumato", "jax", "numpy", "dp-accounting")}
         | {"python": platform.python_version()},
     )
+
+
+def _about_public_table(public: Mapping[str, Any]) -> tuple[str, ...]:
+    if "public_table" not in public:
+        return ()
+    digest = public["public_table"]["sha256"]
+    return (f"The table that the fit started from (SHA-256 of its cells {digest}) is public: none of it is protected.",)
 
 
 def _noise_words(events: tuple[Event, ...]) -> str:

@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, PyTree
 from sfumato.checks import whole
 from sfumato.errors import ArgumentError
 from sfumato.privacy.absolute_clipping import AbsoluteClip
+from sfumato.privacy.adjacency import Relation
 from sfumato.privacy.chacha import keystream
 from sfumato.privacy.choice import draw_index, exponential_weights
 from sfumato.privacy.clipping import GRID
@@ -43,6 +44,7 @@ from sfumato.privacy.step import (
     run_steps,
     steps_ahead,
 )
+from sfumato.privacy.teachers import SENSITIVITY, Dealt, TeacherPlan, Teaching, compiled_teachers, deal, first_rows
 from sfumato.progress import Progress, quiet
 
 Params = TypeVar("Params")
@@ -69,6 +71,8 @@ class Curator:
         progress: Progress = quiet,
     ) -> None:
         randomness.claim()
+        self._public: PyTree[Array] | None = None
+        self._units: np.ndarray | None = None
         self._rows = PrivateRows.of(rows)
         self._programs = Programs()  # shared with every view of these rows
         self._texts = tuple(texts)
@@ -101,6 +105,19 @@ class Curator:
             noisy_count = self.noisy_sum(count_query(), share=0.01)
             self._size = max(1, round(float(noisy_count[0])))
         return self._size
+
+    @property
+    def public_rows(self) -> PyTree[Array] | None:
+        """Rows of a table that was declared public, in the form of the private ones; None where there is none.
+
+        Privacy: none of them is protected, and the certificate says so. Whatever is done with them is free.
+        """
+        return self._public
+
+    @property
+    def progress(self) -> Progress:
+        """Where work after a door tells how far it is: with public numbers only."""
+        return self._progress
 
     def noise_of(self, bound: float, share: float) -> float:
         """The standard deviation of the noise that a sum would have, at this clipping bound and share: public, no cost.
@@ -148,6 +165,16 @@ class Curator:
         is refused. Cost: one ``Concentrated`` event.
         """
         return self._ledger.reserve(purpose)
+
+    def pledge_choices(self, purpose: str, *, share: float, times: int) -> float:
+        """Charge so many later choices with this share of the budget, before a descent takes all that is left.
+
+        Returns the epsilon of each, at which they must be asked for under this purpose. Cost: as many
+        ``ExponentialChoice`` events, now.
+        """
+        epsilon = self.choice_epsilon(share, times)
+        self._ledger.pledge(ExponentialChoice(epsilon=epsilon), purpose, times)
+        return epsilon
 
     def noisy_sum(self, query: SumQuery | CountQuery, *, share: float) -> np.ndarray:
         """First door: the sum over all rows of a clipped vector, or their counts, with Gaussian noise.
@@ -259,6 +286,41 @@ class Curator:
             held = (arrays, jnp.asarray(deviation, jnp.float64))
             return self._loop(build, held, params, state, call=call, update=update, plan=plan, purpose=purpose)
 
+    def noisy_teachers(self, teaching: Teaching, states: Any, public: Any, *, plan: TeacherPlan, purpose: str) -> Any:
+        """First door, over parts: noisy sums of bounded answers of models that learn from a part of the rows each.
+
+        ``states`` are those of all parts at the start, stacked; they never come back, and what is ``public`` after the
+        last step does. Sensitivity: twice the bound of an answer (``teachers.py`` has the proof). Cost: one
+        ``GaussianSum`` for all steps together, with the least noise that the rest covers, before the first step.
+        """
+        if self._ledger.adjacency.relation is not Relation.ADD_OR_REMOVE_ONE:
+            raise ArgumentError("Parts protect under add-or-remove-one: replacing a unit would change two of them.")
+        event = self._ledger.calibrate(lambda multiplier: GaussianSum(noise_multiplier=multiplier))
+        multiplier = event.noise_multiplier * sqrt(plan.steps)  # type: ignore[union-attr]
+        deviation = multiplier * SENSITIVITY * GRID
+        check_deviation(deviation)
+        call = self._charge(event, purpose)
+        with jax.enable_x64(True):
+            held = (self._dealt(call, plan.parts), jnp.asarray(deviation, jnp.float64))
+            return self._teach(teaching, (states, public), held, plan=plan, call=call, purpose=purpose)
+
+    def _teach(self, teaching: Teaching, carry: Any, held: Any, *, plan: TeacherPlan, call: int, purpose: str) -> Any:
+        run = compiled_teachers(teaching, plan, call)
+        tick = max(1, plan.steps // 50)
+        for start in range(0, plan.steps, tick):
+            self._progress(purpose, start, plan.steps)
+            stop = min(start + tick, plan.steps)
+            carry = jax.block_until_ready(run(carry, held, self._rows, self._randomness.key, start, stop))
+        self._progress(purpose, plan.steps, plan.steps)
+        return carry[1]
+
+    def _dealt(self, call: int, num_parts: int) -> Dealt:
+        num = int(self._rows.real.sum())
+        if self._units is None and self._ledger.adjacency.max_rows > 1:
+            raise ArgumentError("Rows of one unit must go to one part: units must be told with the rows.")
+        parts = deal(first_rows(self._units, num), self._randomness.key, call, num_parts)
+        return Dealt.of(parts, num_parts, self._rows.real.shape[0])
+
     def through(self, function: Callable[[Any], Any]) -> "Curator":
         """The same doors to the same rows, each seen through a function of one row: codes instead of cells.
 
@@ -267,15 +329,22 @@ class Curator:
         """
         view = copy(self)
         view._rows = self._rows.mapped(function)
+        if self._public is not None:
+            view._public = jax.vmap(function)(self._public)
         return view
 
-    def holding(self, rows: PyTree[np.ndarray]) -> "Curator":
+    def holding(
+        self, rows: PyTree[np.ndarray], public: PyTree[np.ndarray] | None = None, units: np.ndarray | None = None
+    ) -> "Curator":
         """The same doors, ledger and randomness over other rows of the same units: what was read anew of the table.
 
-        Privacy: no cost and no answer. Only who holds the table can give rows; they must be capped as the first were.
+        ``public`` are rows of another table that nobody need protect, ``units`` tell whose each row is. Privacy: no
+        cost and no answer. Only who holds the table can give rows; they must be capped as the first were.
         """
         view = copy(self)
         view._rows, view._texts = PrivateRows.of(rows), ()
+        view._public = None if public is None else jax.tree.map(jnp.asarray, public)
+        view._units = units
         return view
 
     def _loop(

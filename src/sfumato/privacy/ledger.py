@@ -1,9 +1,10 @@
 """Ledger: the append-only list of what was done to the rows. It charges before noise is drawn, or refuses."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from sfumato.checks import whole
 from sfumato.errors import BudgetError
 from sfumato.privacy.accounting import calibrate, calibrate_laplace, headline, largest_rho
 from sfumato.privacy.adjacency import Adjacency
@@ -14,11 +15,15 @@ from sfumato.privacy.events import Concentrated, Event, LaplaceSum, NonPrivate
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One charge: the event and, in words, what it was for; ``prepaid`` where a reserve paid for it."""
+    """One charge: the event and, in words, what it was for; ``prepaid`` where a reserve or a pledge paid for it.
+
+    A ``pledge`` is paid for what will be drawn later.
+    """
 
     event: Event
     purpose: str
     prepaid: bool = False
+    pledge: bool = False
 
 
 class Ledger:
@@ -34,6 +39,7 @@ class Ledger:
         self._adjacency = adjacency
         self._entries: list[Entry] = []
         self._reserve: Fraction | None = None
+        self._pledged: list[tuple[Event, str]] = []
 
     @property
     def budget(self) -> Budget:
@@ -49,7 +55,7 @@ class Ledger:
 
     @property
     def charges(self) -> tuple[Entry, ...]:
-        """What epsilon is counted from: every entry but those that a reserve paid for."""
+        """What epsilon is counted from: every entry but those that a reserve or a pledge paid for."""
         return tuple(entry for entry in self._entries if not entry.prepaid)
 
     @property
@@ -59,11 +65,19 @@ class Ledger:
 
     @property
     def drawn(self) -> tuple[Event, ...]:
-        """The events that something was drawn for: those paid from a reserve in place of its total."""
-        return tuple(entry.event for entry in self._entries if not isinstance(entry.event, Concentrated))
+        """The events that something was drawn for: those paid from a reserve or a pledge in place of these."""
+        drawn = [entry for entry in self._entries if not entry.pledge and not isinstance(entry.event, Concentrated)]
+        return tuple(entry.event for entry in drawn)
 
     def charge(self, event: Event, purpose: str) -> None:
-        """Add the event, or refuse it when everything together would cost more than the budget, or than the reserve."""
+        """Add the event, or refuse it when everything together would cost more than the budget, or than the reserve.
+
+        An event that was pledged for this purpose is paid for already, once for each pledge.
+        """
+        if (event, purpose) in self._pledged:
+            self._pledged.remove((event, purpose))
+            self._entries.append(Entry(event=event, purpose=purpose, prepaid=True))
+            return
         if self._reserve is not None:
             self._pay(event, purpose)
             return
@@ -85,6 +99,17 @@ class Ledger:
         self.charge(Concentrated(rho=rho), purpose)
         self._reserve = Fraction(rho)
         return self._reserve
+
+    def pledge(self, event: Event, purpose: str, times: int) -> None:
+        """Charge so many equal events now that will be drawn later, so that nothing in between can spend their budget.
+
+        Their noise is fixed here, in advance. What is pledged and never drawn stays charged.
+        """
+        whole(1, times=times)
+        for _ in range(times):
+            self.charge(event, purpose)
+            self._entries[-1] = replace(self._entries[-1], pledge=True)
+        self._pledged += [(event, purpose)] * times
 
     def _pay(self, event: Event, purpose: str) -> None:
         left = (self._reserve or Fraction(0)) - rho_of(event)

@@ -25,6 +25,7 @@ from sfumato.privacy.plan import SgdPlan
 from sfumato.privacy.queries import CountQuery, DistanceQuery, ScoreQuery, SumQuery
 from sfumato.privacy.randomness import Stream, nonce
 from sfumato.privacy.step import Call, PrivateRows
+from sfumato.privacy.teachers import TeacherPlan, Teaching
 
 REASON = "fitted without privacy"
 
@@ -61,6 +62,10 @@ class Unprotected(Curator):
         """As of the whole budget; nothing is charged against it."""
         return Fraction(self.least_noise()) ** -2 / 2
 
+    def pledge_choices(self, purpose: str, *, share: float, times: int) -> float:
+        """Nothing is charged; the epsilon is what it would be."""
+        return self.choice_epsilon(share, times)
+
     def noisy_sum_at(self, query: SumQuery | CountQuery, *, noise_multiplier: float) -> np.ndarray:
         """The sum of the query's vector over all rows, as it is: neither clipped nor noisy."""
         self._ledger.admit(REASON, query.purpose)
@@ -84,6 +89,14 @@ class Unprotected(Curator):
         self._ledger.admit(REASON, query.purpose)
         with jax.enable_x64(True):
             return int(np.argmax(exact_scores(self._rows, query, self._programs)))
+
+    def noisy_teachers(self, teaching: Teaching, states: Any, public: Any, *, plan: TeacherPlan, purpose: str) -> Any:
+        """The same sums of clipped answers, with no noise on them."""
+        self._ledger.admit(REASON, purpose)
+        call = len(self._ledger.entries)
+        with jax.enable_x64(True):
+            held = (self._dealt(call, plan.parts), jnp.zeros((), jnp.float64))
+            return self._teach(teaching, (states, public), held, plan=plan, call=call, purpose=purpose)
 
     def noisy_descent(
         self,

@@ -17,7 +17,7 @@ from sfumato.encoding.features import decode_features, encode_features
 from sfumato.encoding.layout import layout_of
 from sfumato.errors import ArgumentError, TableError
 from sfumato.models.cells import weighted_point
-from sfumato.models.model import CellModel, DensityModel, LevelModel
+from sfumato.models.model import CellModel, DensityModel, LevelModel, Model
 from sfumato.privacy import Certificate, Randomness
 from sfumato.progress import Progress, quiet
 from sfumato.release.anomalies import Separation, threshold_of_labels, threshold_of_share
@@ -39,10 +39,25 @@ class Release:
     >>> release.sample(1_000).to_csv("synthetic.csv")                       # doctest: +SKIP
     """
 
-    model: DensityModel
+    model: Model
     schema: Schema
     certificate: Certificate
     kind: Kind = "arrow"
+
+    @property
+    def abilities(self) -> tuple[str, ...]:
+        """What the release can do: "sample", and "log_prob" where its model has a likelihood."""
+        return ("sample", "log_prob") if isinstance(self.model, DensityModel) else ("sample",)
+
+    def density(self) -> DensityModel:
+        """The model as one with a likelihood, or an ``ArgumentError`` that says that it has none."""
+        if isinstance(self.model, DensityModel):
+            return self.model
+        method = self.certificate.public.get("method", "this model")
+        raise ArgumentError(
+            f"{method!r} gives rows and no likelihood: fit another method to score rows, such as 'auto', 'maf' or "
+            "'hflow' ('sfumato methods' says which can log_prob)."
+        )
 
     def sample(
         self, num_rows: int, *, kind: Kind | None = None, seed: int | None = None, progress: Progress = quiet
@@ -70,9 +85,10 @@ class Release:
         >>> release.likelihood()                                            # doctest: +SKIP
         'an importance-weighted estimate from 32 fixed points of the cells of discrete values; more tighten it'
         """
+        model = self.density()
         if all(feature.size is None for feature in layout_of(self.schema).features):
             return "the exact log density"
-        if isinstance(self.model, CellModel) and self.model.exact:
+        if isinstance(model, CellModel) and model.exact:
             return "the exact log-likelihood"
         points = f"{draws} fixed points of the cells of discrete values"
         return f"an importance-weighted estimate from {points}; more tighten it"
@@ -85,9 +101,11 @@ class Release:
         log of a probability, estimated by importance sampling at ``draws`` fixed points of the row's cell. Over random
         points its mean is a lower bound (Burda, Grosse, Salakhutdinov 2016); at fixed ones it may stand a little above
         or below, the less the more draws.
+        A release whose model has no likelihood (``abilities``) refuses before it reads anything.
         Values outside the schema are scored as the schema reads them (clamped, "other", or missing). Identifier
         columns need not be there.
         """
+        model = self.density()
         whole(1, draws=draws)
         table, _ = to_arrow(rows)
         faults = check_columns(table, self.schema, identifiers=False)
@@ -101,7 +119,7 @@ class Release:
             stop = min(start + step, table.num_rows)
             progress("scoring", start, table.num_rows)
             low, width = (_padded(part[start:stop], step) for part in (cells.low, cells.width))
-            scores[start:stop] = np.asarray(_score(self.model, low, width, points))[: stop - start]
+            scores[start:stop] = np.asarray(_score(model, low, width, points))[: stop - start]
         progress("scoring", table.num_rows, table.num_rows)
         return scores + cells.log_unit
 
@@ -129,6 +147,7 @@ class Release:
 
         Privacy: no cost. It is computed from rows that are drawn from the release, and never from private ones.
         """
+        self.density()
         whole(100, samples=samples)
         if not 0 < share < 1 or share * samples < 1:
             raise ArgumentError(f"Expected share={share!r} above {1 / samples:g} and below 1; more samples allow less.")
@@ -154,7 +173,7 @@ class Release:
 
 
 def sample_points(
-    model: DensityModel, key: Array, num_rows: int, levels: tuple[int | None, ...], *, progress: Progress = quiet
+    model: Model, key: Array, num_rows: int, levels: tuple[int | None, ...], *, progress: Progress = quiet
 ) -> Float[np.ndarray, "row feature"]:
     """So many points of the unit cube drawn from a model of features with so many levels each."""
     points = np.empty((num_rows, len(levels)))
@@ -167,7 +186,7 @@ def sample_points(
 
 
 def _some_points(
-    model: DensityModel, key: Array, num_rows: int, levels: tuple[int | None, ...]
+    model: Model, key: Array, num_rows: int, levels: tuple[int | None, ...]
 ) -> Float[np.ndarray, "row feature"]:
     # Always as many rows, of which what is not needed is cut off: one program serves every number of rows.
     if isinstance(model, LevelModel):
@@ -176,7 +195,7 @@ def _some_points(
 
 
 @eqx.filter_jit
-def _sample_points(model: DensityModel, key: Array) -> Float[Array, "row feature"]:
+def _sample_points(model: Model, key: Array) -> Float[Array, "row feature"]:
     return ndtr(jax.vmap(model.sample)(jax.random.split(key, _ROWS_AT_ONCE)))
 
 

@@ -40,7 +40,7 @@ class Chain:
     name: ClassVar[str] = "chain"
     title: ClassVar[str] = "Chain: small autoregressive network on a measured tree"
     reference: ClassVar[str] = "after Castellon, Gopal, Bloniarz, Rosenberg 2023"
-    can: ClassVar[tuple[str, ...]] = ("sample", "log_prob")
+    can: ClassVar[tuple[str, ...]] = ("sample", "log_prob", "warm_start")
 
     width: int = 64
     shared: bool = False

@@ -112,7 +112,7 @@ class HFlow:
     name: ClassVar[str] = "hflow"
     title: ClassVar[str] = "DP-HFlow: conditional spline flow by noisy gradients"
     reference: ClassVar[str] = "Lee, Kim, Jeong, Ro 2022 (AAAI)"
-    can: ClassVar[tuple[str, ...]] = ("sample", "log_prob")
+    can: ClassVar[tuple[str, ...]] = ("sample", "log_prob", "warm_start")
 
     size: FlowSize = FlowSize()
     batch: int | None = None

@@ -38,7 +38,7 @@ class Maf:
     name: ClassVar[str] = "maf"
     title: ClassVar[str] = "DP-NF: masked autoregressive flow by noisy gradients"
     reference: ClassVar[str] = "Waites and Cummings 2021 (AIES)"
-    can: ClassVar[tuple[str, ...]] = ("sample", "log_prob")
+    can: ClassVar[tuple[str, ...]] = ("sample", "log_prob", "warm_start")
 
     blocks: int = 5
     width: int = 64

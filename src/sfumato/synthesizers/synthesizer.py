@@ -3,7 +3,7 @@
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 from sfumato.encoding.layout import Layout
-from sfumato.models.model import DensityModel
+from sfumato.models.model import Model
 from sfumato.privacy import Curator, Relation
 
 
@@ -12,7 +12,8 @@ class Synthesizer(Protocol):
     """A frozen configuration with one verb. It is given doors, never rows.
 
     ``name``, ``title``, ``reference`` and ``can`` are for people (``sfumato methods``); ``relation`` says which
-    neighbours the method protects; ``fit`` spends the curator's budget and returns a model.
+    neighbours the method protects; ``fit`` spends the curator's budget and returns a model, which has a likelihood if
+    the method says that it ``can`` "log_prob".
     """
 
     name: ClassVar[str]
@@ -23,7 +24,7 @@ class Synthesizer(Protocol):
     @property
     def relation(self) -> Relation: ...
 
-    def fit(self, curator: Curator, layout: Layout) -> DensityModel: ...
+    def fit(self, curator: Curator, layout: Layout) -> Model: ...
 
     def settings(self) -> dict[str, Any]:
         """The configuration as JSON-safe fields, for the certificate."""

@@ -58,7 +58,7 @@ class Tbart:
     name: ClassVar[str] = "tbart"
     title: ClassVar[str] = "DP-TBART: transformer over codes by noisy gradients"
     reference: ClassVar[str] = "Castellon, Gopal, Bloniarz, Rosenberg 2023"
-    can: ClassVar[tuple[str, ...]] = ("sample", "log_prob")
+    can: ClassVar[tuple[str, ...]] = ("sample", "log_prob", "warm_start")
 
     size: TransformerSize = TransformerSize()
     batch: int | None = None

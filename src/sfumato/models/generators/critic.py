@@ -1,0 +1,67 @@
+"""Critic: a network that scores one row of blocks, high for rows that look real. No layer of it can mix rows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from sfumato.checks import whole
+
+Weights = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class CriticShape:
+    """What goes in, and the hidden layers.
+
+    >>> CriticShape(10, width=4, depth=2).layers
+    [(10, 4), (4, 4), (4, 1)]
+    """
+
+    inputs: int
+    width: int
+    depth: int
+
+    def __post_init__(self) -> None:
+        whole(1, inputs=self.inputs, width=self.width, depth=self.depth)
+
+    @property
+    def layers(self) -> list[tuple[int, int]]:
+        """What goes in and what comes out of each layer."""
+        return list(pairwise([self.inputs, *[self.width] * self.depth, 1]))
+
+    def start(self, key: Array) -> Weights:
+        """Weights before training: matrices by He's rule, no biases, and a last layer that says nothing yet."""
+        found: Weights = {}
+        for place, (into, out) in enumerate(self.layers):
+            scale = np.float32(np.sqrt(2 / into) if place < self.depth else 0.1 / np.sqrt(into))
+            found[f"weight{place}"] = scale * jax.random.normal(
+                jax.random.fold_in(key, place), (out, into), jnp.float32
+            )
+            found[f"bias{place}"] = jnp.zeros(out, jnp.float32)
+        return found
+
+    def taps(self) -> dict[str, int]:
+        """The places where layers give out something, with their sizes."""
+        return {f"layer{place}": out for place, (_, out) in enumerate(self.layers)}
+
+    def score(self, weights: Weights, numbers: Float[Array, " number"]) -> Float[Array, ""]:
+        """The score of one row."""
+        taps = {name: jnp.zeros(size, jnp.float32) for name, size in self.taps().items()}
+        return self.tapped(weights, numbers, taps)[0]
+
+    def tapped(
+        self, weights: Weights, numbers: Float[Array, " number"], taps: Mapping[str, Array]
+    ) -> tuple[Float[Array, ""], dict[str, Array]]:
+        """The score of one row with taps added to what layers give out, and what went into each layer."""
+        hidden, notes = 2 * numbers - 1, {}
+        for place in range(len(self.layers)):
+            notes[f"into{place}"] = hidden
+            hidden = weights[f"weight{place}"] @ hidden + weights[f"bias{place}"] + taps[f"layer{place}"]
+            if place < self.depth:
+                hidden = jax.nn.leaky_relu(hidden, 0.1)
+        return hidden[0], notes

@@ -1,0 +1,76 @@
+"""GS-WGAN: critics on disjoint parts of the rows, and a noisy gradient at the generator's door."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Self
+
+import jax
+
+from sfumato.checks import instance
+from sfumato.encoding.layout import Layout
+from sfumato.fitting.critic_loss import Scene
+from sfumato.fitting.critics import CriticSize
+from sfumato.fitting.generator_start import GeneratorSize, start_generator
+from sfumato.fitting.marginals import MarginalShare
+from sfumato.fitting.teaching import Classroom, teach_generator
+from sfumato.models.generators.generator import Generator
+from sfumato.privacy import Curator, PoissonSampling, Relation
+from sfumato.synthesizers.dp_cgan import default_label
+
+__all__ = ["Classroom", "CriticSize", "GeneratorSize", "GsWgan", "MarginalShare"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GsWgan:
+    """GS-WGAN: critics learn on parts of the rows without noise; which way made rows should move leaves with noise.
+
+    Guarantees: (epsilon, delta) for one unit, all of whose rows are in one part. No likelihood.
+    Cost: Gaussian sums for the one-way marginals (15 % of the budget), and one for all rounds together.
+    ``label`` is a column that rows are made for; by default the last one of 2 to 64 values.
+    Reference: Chen, Orekondy, Fritz 2020, "GS-WGAN". It asks one critic a round, which makes a round
+    cheap, and trains critics beforehand. Here all critics answer in every round, as one sum; critics are classifiers.
+    """
+
+    name: ClassVar[str] = "gs-wgan"
+    title: ClassVar[str] = "GS-WGAN: noisy gradients at the generator's door"
+    reference: ClassVar[str] = "Chen, Orekondy, Fritz 2020 (NeurIPS)"
+    can: ClassVar[tuple[str, ...]] = ("sample",)
+
+    label: str | None = None
+    generator: GeneratorSize = GeneratorSize(width=64, depth=1)
+    critic: CriticSize = CriticSize(width=32)
+    teaching: Classroom = Classroom()
+    marginals: MarginalShare = MarginalShare()
+
+    def __post_init__(self) -> None:
+        instance(GeneratorSize, generator=self.generator)
+        instance(CriticSize, critic=self.critic)
+        instance(Classroom, teaching=self.teaching)
+        instance(MarginalShare, marginals=self.marginals)
+
+    @property
+    def relation(self) -> Relation:
+        return PoissonSampling.relation
+
+    def settings(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def trials(cls) -> tuple[Self, ...]:
+        """Settings small enough for audits."""
+        return (cls(**tiny_class()),)
+
+    def fit(self, curator: Curator, layout: Layout) -> Generator:
+        first, second = jax.random.split(curator.start_key())
+        label = self.label or default_label(layout)
+        generator = start_generator(curator, layout, self.generator, self.marginals, label=label, key=first)
+        return teach_generator(curator, generator, Scene(generator), self.critic, self.teaching, "slopes", key=second)
+
+
+def tiny_class() -> dict[str, Any]:
+    """Sizes for trials."""
+    return {
+        "generator": GeneratorSize(latent=2, width=4, depth=1),
+        "critic": CriticSize(width=4, depth=1),
+        "teaching": Classroom(parts=3, rounds=2, made=2, local_steps=1, batch=2),
+        "marginals": MarginalShare(rounds=1, bins=8),
+    }
