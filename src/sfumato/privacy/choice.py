@@ -4,7 +4,7 @@ Scores are whole numbers on the grid and the weights are integers computed to 60
 are what the formula says: no ties lost to rounding, no floats to attack.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
 
 from sfumato.checks import positive
@@ -31,6 +31,23 @@ def exponential_weights(scores: Sequence[int], sensitivity: int, epsilon: float)
         rate = Decimal(epsilon) / (2 * Decimal(sensitivity))
         unit = Decimal(2**_WEIGHT_BITS)
         return [int((rate * (score - best)).exp() * unit) + 1 for score in scores]
+
+
+NUM_BITS = 512
+"""Random bits of one try; more than the weights have, so that hardly any try fails."""
+
+
+def draw(weights: Sequence[int], bits: Callable[[int], int]) -> int:
+    """An index with a probability in proportion to its weight; ``bits`` gives the random bits of each try.
+
+    >>> draw([1, 3], lambda attempt: 7)  # 7 is 3 modulo 4, past the first weight
+    1
+    """
+    attempt, index = 0, None
+    while index is None:
+        index = draw_index(weights, bits(attempt), NUM_BITS)
+        attempt += 1
+    return index
 
 
 def draw_index(weights: Sequence[int], random_bits: int, num_bits: int) -> int | None:

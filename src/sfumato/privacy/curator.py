@@ -22,7 +22,7 @@ from sfumato.errors import ArgumentError
 from sfumato.privacy.absolute_clipping import AbsoluteClip
 from sfumato.privacy.adjacency import Relation
 from sfumato.privacy.chacha import keystream
-from sfumato.privacy.choice import draw_index, exponential_weights
+from sfumato.privacy.choice import draw, exponential_weights
 from sfumato.privacy.clipping import GRID
 from sfumato.privacy.counting import exact_scores, exact_sum
 from sfumato.privacy.events import ExponentialChoice, Exposure, GaussianSum, LaplaceSum
@@ -245,11 +245,7 @@ class Curator:
             scores = exact_scores(self._rows, query, self._programs)
         sensitivity = self._ledger.adjacency.sum_factor * GRID
         weights = exponential_weights(scores, sensitivity, epsilon)
-        attempt, index = 0, None
-        while index is None:
-            index = draw_index(weights, self._bits(call, attempt), 512)
-            attempt += 1
-        return index
+        return draw(weights, lambda attempt: self._bits(call, attempt))
 
     def noisy_descent(
         self,

@@ -18,10 +18,9 @@ from collections.abc import Callable
 
 from sfumato.checks import positive, whole
 from sfumato.errors import ArgumentError
-from sfumato.privacy.choice import draw_index, exponential_weights
+from sfumato.privacy.choice import NUM_BITS, draw, exponential_weights
 
 _MOST_LOG_ODDS = 60
-_NUM_BITS = 512
 
 
 def vote_weights(yes: int, members: int, epsilon: float) -> tuple[int, int]:
@@ -50,8 +49,4 @@ def noisy_majority(yes: int, members: int, epsilon: float, *, bits: Callable[[in
 
     Cost: one choice at ``epsilon``, to be charged before. Randomness comes from the operating system at every call.
     """
-    weights = vote_weights(yes, members, epsilon)
-    index = None
-    while index is None:
-        index = draw_index(weights, bits(_NUM_BITS), _NUM_BITS)
-    return index == 0
+    return draw(vote_weights(yes, members, epsilon), lambda _: bits(NUM_BITS)) == 0
