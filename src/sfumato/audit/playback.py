@@ -91,7 +91,7 @@ class _Doors(Curator):
             program, arrays = self._programs.of(_answers_total, teaching, plan)
             return program(arrays, *given)
 
-        return self._measured(total, teaching, carry, self._rows, dealt, first=first)
+        return self._measured(total, teaching, carry, self._rows, dealt, self._randomness.key, first=first)
 
     def _taught(self, teaching: Any, public: Any, plan: Any) -> Any:
         """What is public after answers that are frozen: any will do."""
@@ -157,8 +157,8 @@ def _answers_total(teaching: Any, plan: Any) -> Any:
     """The sum of the answers of all parts in one step as a function of states, rows and parts."""
     loud = replace(teaching, answer=lambda *given: _LOUD * teaching.answer(*given))
 
-    def total(_: Any, carry: Any, rows: PrivateRows, dealt: Any) -> Any:
-        return step_total(loud, plan, carry[0], carry[1], rows, dealt, jax.random.key(0))[1]
+    def total(_: Any, carry: Any, rows: PrivateRows, dealt: Any, key: Array) -> Any:
+        return step_total(loud, plan, carry[0], carry[1], rows, dealt, jax.random.wrap_key_data(key[:2]))[1]
 
     return total
 
