@@ -1,6 +1,7 @@
 """Matching: embeddings of norm at most one, sums that equal a slow loop, and training that finds what was summed."""
 
 import itertools
+import math
 
 import equinox as eqx
 import jax
@@ -10,7 +11,7 @@ import pytest
 
 from sfumato.encoding.layout import layout_of
 from sfumato.errors import ArgumentError
-from sfumato.fitting.fourier import mixed_embedding, wave_embedding
+from sfumato.fitting.fourier import _subsets, mixed_embedding, wave_embedding
 from sfumato.fitting.generator_start import GeneratorSize, label_place
 from sfumato.fitting.likelihood import Optimiser
 from sfumato.fitting.matching import RowVector, Training, _Distance, _even_places, buy_target, columns_seen, match
@@ -127,6 +128,23 @@ def test_the_embedding_of_chances_is_the_mean_over_what_they_throw(name):
 
     np.testing.assert_allclose(embedding(chances), mean(*shares), atol=1e-5)
     assert np.max(np.abs(embedding(chances) - mean(shares[0], np.full(4, 0.25)))) > 1e-3
+
+
+@pytest.mark.parametrize(("columns", "order", "most"), [(5, 2, 100), (5, 2, 9), (5, 3, 12), (1, 1, 4), (40, 3, 60)])
+def test_sets_of_columns_are_distinct_and_small_ones_come_first(columns, order, most):
+    found = [tuple(place for place in one if place < columns) for one in _subsets(columns, order, most, KEY).tolist()]
+    everything = sum(math.comb(columns, size) for size in range(1, order + 1))
+    assert len(set(found)) == len(found) == min(most, everything)
+    assert found[: min(columns, most)] == [(column,) for column in range(min(columns, most))]
+    assert all(len(set(one)) == len(one) for one in found)
+
+
+def test_embeddings_grow_with_the_number_of_columns_within_bounds():
+    for columns, expected in ((3, 2_000), (40, 8 * 820), (80, 8_000)):
+        layout = layout_of(Schema(columns={f"c{place}": Boolean() for place in range(columns)}))
+        every = tuple(range(columns))
+        found = wave_embedding(blocks_of(layout), every, features=None, width=0.2, order=2, key=KEY).size
+        assert 0.7 * expected <= found <= expected
 
 
 def doors(rows, size):

@@ -16,6 +16,8 @@ def configured(method: str, settings: Sequence[str]) -> Synthesizer:
 
     >>> configured("maf", ["steps=5", "batch=none", "optimiser.learning_rate=0.1"]).optimiser.learning_rate
     0.1
+    >>> configured("merf", ["label=income"]).label
+    'income'
     """
     default = method_named(method)()
     known = setting_names(default)

@@ -41,9 +41,9 @@ class Ntk:
     can: ClassVar[tuple[str, ...]] = ("sample",)
 
     label: str | None = None
-    hidden: int = 100
+    hidden: int = 50
     size: GeneratorSize = GeneratorSize()
-    training: Training = Training()
+    training: Training = Training(batch=512)
     marginals: MarginalShare | None = MarginalShare()
 
     def __post_init__(self) -> None:
