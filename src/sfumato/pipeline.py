@@ -1,27 +1,21 @@
 """Pipeline: from a private table to a certified release, the whole story on one screen."""
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
-from sfumato.encoding.features import encode_features
 from sfumato.encoding.layout import layout_of
-from sfumato.encoding.texts import unit_codes
-from sfumato.errors import ArgumentError, TableError
+from sfumato.errors import TableError
+from sfumato.fitting.held_rows import cells_of, first_rows, private_rows, public_table, statement, units_of
 from sfumato.fitting.learning import LEARNING, Learning, learn, unknown_rows, unknown_texts
 from sfumato.privacy import Adjacency, Budget, Curator, Ledger, Randomness
 from sfumato.privacy.budget import default_delta
 from sfumato.privacy.certificate import certify
-from sfumato.privacy.units import first_rows_of_units
 from sfumato.privacy.unprotected import Unprotected
 from sfumato.progress import Progress, quiet
 from sfumato.release import Release
 from sfumato.schema import Schema
-from sfumato.synthesizers import REGISTRY, Synthesizer, method_named
+from sfumato.synthesizers import Synthesizer, method_named
 from sfumato.table import check_columns, to_arrow
 
 
@@ -100,61 +94,19 @@ def fit_through(
     arrow, kind = to_arrow(table)
     if faults := check_columns(arrow, schema):
         raise TableError("; ".join(faults))
-    open_table = _public_table(public, schema, method)
+    open_table = public_table(public, schema, method.name, method.can)
 
     kept = first_rows(arrow, schema)
     given: dict[str, Any] = {"ledger": ledger, "randomness": randomness, "public_size": schema.rows}
     curator = doors(unknown_rows(kept, schema), texts=unknown_texts(kept, schema), progress=progress, **given)
     known = learn(curator, schema, learning, budget.delta)
-    open_rows = None if open_table is None else _cells(open_table, known)
-    units = None if schema.unit is None else unit_codes(kept.column(schema.unit.column))
-    held = curator.holding(private_rows(kept, known), open_rows, units)
+    open_rows = None if open_table is None else cells_of(open_table, known)
+    held = curator.holding(private_rows(kept, known), open_rows, units_of(kept, known))
     model = method.fit(held, layout_of(known, learnt=schema.learnt))
     told: dict[str, Any] = {"method": method.name, "settings": method.settings(), "declared_rows": schema.rows}
     if schema.learnt:
         told |= {"learnt": list(schema.learnt), "learning": asdict(learning)}
     if open_rows is not None:
-        told["public_table"] = {"rows": len(open_rows["low"]), "sha256": _digest(open_rows)}
+        told["public_table"] = statement(open_rows)
     source = randomness if doors is Curator else replace(randomness, source="known")
     return Release(model=model, schema=known, certificate=certify(ledger, source, told), kind=kind)
-
-
-def private_rows(table: pa.Table, schema: Schema) -> dict[str, np.ndarray]:
-    """What the curator holds: the cells of each row, after the cap on rows of one unit."""
-    return _cells(first_rows(table, schema), schema)
-
-
-def _cells(table: pa.Table, schema: Schema) -> dict[str, np.ndarray]:
-    cells = encode_features(table, schema)
-    return {"low": cells.low.astype(np.float32), "width": cells.width.astype(np.float32)}
-
-
-def first_rows(table: pa.Table, schema: Schema) -> pa.Table:
-    """The rows that the cap on rows of one unit keeps: all of them where there is no unit."""
-    if schema.unit is None:
-        return table
-    codes = unit_codes(table.column(schema.unit.column))  # rows without an id count as one unit
-    return table.filter(pa.array(first_rows_of_units(codes, schema.unit.max_rows)))
-
-
-def _public_table(table: Any, schema: Schema, method: Synthesizer) -> pa.Table | None:
-    """A table that was declared public, in Arrow form; refused where the method has no use for it."""
-    if table is None:
-        return None
-    if "warm_start" not in method.can:
-        able = ", ".join(sorted(name for name, kind in REGISTRY.items() if "warm_start" in kind.can))
-        raise ArgumentError(f"The method {method.name!r} cannot start from a public table; these can: {able}.")
-    arrow, _ = to_arrow(table)
-    if faults := check_columns(arrow, schema, identifiers=False):
-        raise TableError("The public table does not fit the schema: " + "; ".join(faults))
-    if not arrow.num_rows:
-        raise TableError("The public table has no rows.")
-    return arrow
-
-
-def _digest(rows: dict[str, np.ndarray]) -> str:
-    """What names a public table in a certificate: the SHA-256 of its encoded cells."""
-    found = hashlib.sha256()
-    for name in sorted(rows):
-        found.update(np.ascontiguousarray(rows[name], "<f4").tobytes())
-    return found.hexdigest()

@@ -30,7 +30,7 @@ from sfumato.privacy.queries import count_query
 from sfumato.release import store
 from sfumato.schema import Boolean, Categorical, Continuous, Date, Datetime, Identifier, Integer, Schema, Unit
 from sfumato.synthesizers import Synthesizer
-from sfumato.synthesizers.dp_gan import CriticSize, Game, GeneratorSize
+from sfumato.synthesizers.dp_gan import CriticSize, Game
 from sfumato.synthesizers.gs_wgan import Classroom
 from sfumato.synthesizers.hflow import FlowSize
 from sfumato.synthesizers.tbart import TransformerSize

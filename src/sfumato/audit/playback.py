@@ -131,7 +131,7 @@ class _Doors(Curator):
     def _exact_answers(self, teaching: Any, carry: Any, dealt: Any, plan: Any) -> np.ndarray:
         """The sum of the clipped answers of all parts in the first step, before any noise."""
         loud = replace(teaching, answer=lambda *given: _LOUD * teaching.answer(*given))
-        total = lambda carry, rows, dealt: step_total(loud, plan, carry[0], carry[1], rows, dealt, jax.random.key(0))[1]
+        total = lambda carry, rows, dealt: step_total(loud, plan, carry[0], carry[1], rows, dealt, self.start_key())[1]
         return self._measured(total, carry, self._rows, dealt)
 
     def _taught(self, teaching: Any, public: Any, plan: Any) -> Any:

@@ -94,8 +94,12 @@ def conditional_skeleton(fields: Mapping[str, Any], tensor_sizes: Sequence[int])
     width = condition_width(inner.blocks)
     if not width or shares != [width] or inner.shape.latent <= width or inner.shape.label is not None:
         raise ReleaseError("The model description claims other numbers than the file holds.")
-    logs: Any = jax.ShapeDtypeStruct((width,), jnp.float32)
-    return ConditionalGenerator(inner, logs)
+    found: ConditionalGenerator = eqx.filter_eval_shape(_with_even_shares, inner)
+    return found
+
+
+def _with_even_shares(inner: Generator) -> ConditionalGenerator:
+    return ConditionalGenerator(inner, jnp.zeros(condition_width(inner.blocks), jnp.float32))
 
 
 @eqx.filter_jit
