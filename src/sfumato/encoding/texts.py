@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sfumato.encoding.parsing import Ints, decoded, is_text, parse_seconds
+from sfumato.schema import Schema
 from sfumato.table.cells import text_of
 
 _TEXT = pa.large_string()
@@ -49,6 +50,11 @@ def unit_codes(values: Any) -> Ints:
     texts = texts_of(values)
     ids = (decoded(values) if texts is None else texts).combine_chunks().dictionary_encode().indices
     return np.asarray(ids.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def units_of(table: pa.Table, schema: Schema) -> Ints | None:
+    """Whose each row of a table is; None where every row is a unit by itself."""
+    return None if schema.unit is None else unit_codes(table.column(schema.unit.column))
 
 
 def _float_texts(values: Any) -> Any:

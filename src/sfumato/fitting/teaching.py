@@ -45,7 +45,7 @@ class Classroom:
     made: int = 16
     local_steps: int = 3
     batch: int = 32
-    learning_rate: float = 3e-3
+    learning_rate: float = 1e-3
     critic_rate: float = 3e-3
 
     def __post_init__(self) -> None:

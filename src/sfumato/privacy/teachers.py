@@ -99,8 +99,8 @@ class Dealt(eqx.Module):
 
     def drawn(self, part: Array, key: Array, batch: int) -> Int[Array, " batch"]:
         """Places of rows of one part, drawn evenly with replacement; of any part at all where it has none."""
-        words = jax.random.bits(key, (batch,), jnp.uint32)
-        inside = (words % jnp.maximum(self.counts[part], 1).astype(jnp.uint32)).astype(jnp.int32)
+        count = jnp.maximum(self.counts[part], 1).astype(jnp.uint32)
+        inside = (jax.random.bits(key, (batch,), jnp.uint32) % count).astype(jnp.int32)
         return self.order[jnp.minimum(self.starts[part] + inside, self.order.size - 1)]
 
 

@@ -36,13 +36,6 @@ def method_named(name: str) -> type[Synthesizer]:
     return REGISTRY[name]
 
 
-def check_warm_start(method: Synthesizer) -> None:
-    """Refuse a method that cannot start from a public table."""
-    if "warm_start" not in method.can:
-        able = ", ".join(sorted(name for name, kind in REGISTRY.items() if "warm_start" in kind.can))
-        raise ArgumentError(f"The method {method.name!r} cannot start from a public table; these can: {able}.")
-
-
 __all__ = [
     "REGISTRY",
     "Aim",
@@ -63,6 +56,5 @@ __all__ = [
     "PateGan",
     "Synthesizer",
     "Tbart",
-    "check_warm_start",
     "method_named",
 ]

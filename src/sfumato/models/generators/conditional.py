@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from sfumato.errors import ReleaseError
-from sfumato.models.generators.blocks import RowBlocks
+from sfumato.errors import ArgumentError, ReleaseError
+from sfumato.models.generators.blocks import RowBlocks, read_blocks
 from sfumato.models.generators.description import generator_skeleton
 from sfumato.models.generators.generator import Generator
 
@@ -89,13 +89,21 @@ class ConditionalGenerator(eqx.Module):
 
 def conditional_skeleton(fields: Mapping[str, Any], tensor_sizes: Sequence[int]) -> ConditionalGenerator:
     """The model with shapes in place of arrays. No description can make more be allocated than the file holds."""
-    sizes, shares = list(tensor_sizes)[:-1], list(tensor_sizes)[-1:]
+    sizes = list(tensor_sizes)
+    try:
+        width = condition_width(read_blocks(fields.get("blocks"), most=sum(sizes)))
+        sizes.remove(width)
+    except (ArgumentError, ValueError):
+        raise ReleaseError("The model description claims other numbers than the file holds.") from None
     inner = generator_skeleton(fields, sizes)
-    width = condition_width(inner.blocks)
-    if not width or shares != [width] or inner.shape.latent <= width or inner.shape.label is not None:
+    if inner.shape.latent <= width or inner.shape.label is not None:
         raise ReleaseError("The model description claims other numbers than the file holds.")
-    logs: Any = jax.ShapeDtypeStruct((width,), jnp.float32)
-    return ConditionalGenerator(inner, logs)
+    found: ConditionalGenerator = eqx.filter_eval_shape(_with_even_shares, inner)
+    return found
+
+
+def _with_even_shares(inner: Generator) -> ConditionalGenerator:
+    return ConditionalGenerator(inner, jnp.zeros(condition_width(inner.blocks), jnp.float32))
 
 
 @eqx.filter_jit
