@@ -93,7 +93,7 @@ def fit_through(
     arrow, kind = to_arrow(table)
     if faults := check_columns(arrow, schema):
         raise TableError("; ".join(faults))
-    open_table = public_table(public, schema, method.name, method.can)
+    open_table = public_table(public, schema, method)
     kept = first_rows(arrow, schema)
     given: dict[str, Any] = {"ledger": ledger, "randomness": randomness, "public_size": schema.rows}
     curator = doors(unknown_rows(kept, schema), texts=unknown_texts(kept, schema), progress=progress, **given)

@@ -278,6 +278,7 @@ HOSTILE = {
         [["bits", 10**300, None]],
         [["choice", None, None]],
         [["bits", 1, None]],
+        [["bits", 2**40, None]],
         [["run", 3, None]],
         [["point", None, 0]],
         [["point", None, -1]],

@@ -39,6 +39,7 @@ from privacy import (
     test_reserve,
     test_sampling,
     test_steps,
+    test_teachers,
     test_units,
 )
 from sfumato.audit import playback
@@ -61,7 +62,7 @@ from sfumato.privacy.factors import MatrixRule, VectorRule
 from sfumato.privacy.ledger import Entry, Ledger
 from sfumato.privacy.noise import gaussian_integers, normals
 from sfumato.schema import Categorical, Continuous
-from sfumato.synthesizers import HFlow, Maf, Mog
+from sfumato.synthesizers import HFlow, Maf, Mog, PateGan
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -568,6 +569,12 @@ def play_persons() -> None:
     assert playback.play(Maf.trials()[0], tables=["persons"], changes=changes).violations == ()
 
 
+def play_parts() -> None:
+    """Record-play of teachers on parts: a person who joins."""
+    changes = [change for change in neighbours(Relation.ADD_OR_REMOVE_ONE) if change.name == "add"]
+    assert playback.play(PateGan.trials()[0], tables=["persons"], changes=changes, turns=1).violations == ()
+
+
 def play_factored() -> None:
     """Record-play of a loss in factors, clipped whole so that a row comes to its bound: a row that joins."""
     changes = [change for change in neighbours(Relation.ADD_OR_REMOVE_ONE) if change.name == "add"]
@@ -806,6 +813,21 @@ BUGS = (
     Bug("sum of a batch by factors one percent too large", _large_factored_total, play_factored),
     Bug("query that depends on other rows", _query_from_rows, play_mixed),
     Bug("cap on runs of equal ids", _cap_on_runs, play_persons),
+    Bug(
+        "parts dealt by row",
+        lambda patch: patch.setattr(curator, "first_rows", lambda units, num: np.arange(num)),
+        play_parts,
+    ),
+    Bug(
+        "noise of parts for one bound",
+        lambda patch: patch.setattr(curator, "SENSITIVITY", 1),
+        test_teachers.test_the_noise_is_that_of_two_bounds_and_all_steps,
+    ),
+    Bug(
+        "noise of parts for one step",
+        lambda patch: patch.setattr(curator, "sqrt", lambda number: 1.0),
+        test_teachers.test_the_noise_is_that_of_two_bounds_and_all_steps,
+    ),
     Bug("bounds from the rows", _encoded(_bounds_from_rows), play_mixed),
     Bug("levels from the rows", _encoded(_levels_from_rows), play_mixed),
     Bug("row count in the certificate", _release(lambda r, t, s: _public(r, rows=t.num_rows)), play_mixed),

@@ -184,3 +184,14 @@ def test_a_pledge_pays_for_nothing_else():
     assert [event.epsilon for event in ledger.events] == [0.2, 0.2, 0.1]
     with pytest.raises(BudgetError):
         ledger.pledge(ExponentialChoice(epsilon=5.0), "models", 1)
+
+
+def test_a_pledge_does_not_pay_for_another_pledge():
+    ledger = Ledger(Budget(epsilon=1.0, delta=1e-6), Adjacency())
+    choice = ExponentialChoice(epsilon=0.2)
+    ledger.pledge(choice, "models", 1)
+    ledger.pledge(choice, "models", 1)
+    assert ledger.events == (choice, choice)
+    for _ in range(2):
+        ledger.charge(choice, "models")
+    assert ledger.events == (choice, choice) and ledger.drawn == (choice, choice)

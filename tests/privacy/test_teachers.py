@@ -178,3 +178,11 @@ def test_units_must_be_told_and_replacement_is_refused():
     replaced = Ledger(Budget(epsilon=1.0, delta=1e-6), Adjacency(relation=Relation.REPLACE_ONE))
     with pytest.raises(ArgumentError, match="two of them"):
         asked(curator_of(replaced, seed=5))
+
+
+@pytest.mark.parametrize("shape", [(3, 1), (1,), (2,), (1, 3)])
+def test_an_answer_of_another_shape_is_refused(shape):
+    """Noise would be spread over it: several copies of one sum, or one noise on several."""
+    wrong = Teaching(learn=learn, answer=lambda state, public: jnp.zeros(shape, jnp.float32), update=TEACHING.update)
+    with pytest.raises(ArgumentError, match="3 entries"):
+        asked(curator_of(Ledger(Budget(epsilon=1.0, delta=1e-6), Adjacency())), teaching=wrong)

@@ -13,7 +13,7 @@ Reference: the idea is that of Re:cord-play (PETS 2026), written anew for these 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ import numpy as np
 from jaxtyping import Array
 
 from sfumato import pipeline
+from sfumato.audit.loudness import LOUD, Loud, Louder
 from sfumato.audit.neighbours import SCHEMAS, Neighbour, Row, neighbours, text_table, trial_rows
 from sfumato.audit.play_result import PlayResult
 from sfumato.audit.tape import Exact, Tape, Violation, agreed
@@ -36,16 +37,10 @@ from sfumato.privacy.factors import FactoredLoss
 from sfumato.privacy.programs import Programs
 from sfumato.privacy.queries import CountQuery, DistanceQuery, ScoreQuery
 from sfumato.privacy.step import PrivateRows
-from sfumato.privacy.teachers import SENSITIVITY, step_total
+from sfumato.privacy.teachers import SENSITIVITY, answers, step_total
 from sfumato.progress import Progress, quiet
 from sfumato.release.store import to_bytes
 from sfumato.synthesizers import Synthesizer
-
-_LOUD = 1e6
-"""What vectors are multiplied with before they are clipped for a measurement, so that each row comes to its bound.
-
-Rows that stay below their bound would hide a defect that lets them pass it.
-"""
 
 
 class _Doors(Curator):
@@ -137,7 +132,7 @@ def _total(rows: PrivateRows, query: Any, programs: Programs) -> Any:
     """The counts or the sum that a query asks for, of rows that come to their bound."""
     if isinstance(query, CountQuery | DistanceQuery):
         return cell_counts(rows, query.function, query.sizes)
-    loud, clip = _Loud(query.function, jnp.asarray(_LOUD, jnp.float32)), getattr(query, "clip", None)
+    loud, clip = Loud(query.function, jnp.asarray(LOUD, jnp.float32)), getattr(query, "clip", None)
     entries = query.num_candidates if isinstance(query, ScoreQuery) else query.num_entries
     return step.grid_total(rows, loud, clip, entries, programs)
 
@@ -147,54 +142,32 @@ def _step_total(fixed: Any, plan: Any, expected: float) -> Any:
 
     def total(arrays: Any, params: Any, rows: PrivateRows, key: Any) -> Any:
         loss = eqx.combine(arrays, fixed)
-        loud: Any = _Louder(loss) if isinstance(loss, FactoredLoss) else lambda *given: _LOUD * loss(*given)
+        loud: Any = Louder(loss) if isinstance(loss, FactoredLoss) else lambda *given: LOUD * loss(*given)
         return step.batch_total(loud, params, plan, rows, key, 0, jnp.asarray(0), expected)
 
     return total
 
 
 def _answers_total(teaching: Any, plan: Any) -> Any:
-    """The sum of the answers of all parts in one step as a function of states, rows and parts."""
-    loud = replace(teaching, answer=lambda *given: _LOUD * teaching.answer(*given))
+    """States and answers of all parts after one step, and the sum of loud answers, of states, rows and parts."""
+    loud = replace(teaching, answer=lambda *given: LOUD * teaching.answer(*given))
 
     def total(_: Any, carry: Any, rows: PrivateRows, dealt: Any, key: Array) -> Any:
-        return step_total(loud, plan, carry[0], carry[1], rows, dealt, jax.random.wrap_key_data(key[:2]))[1]
+        given = (plan, *carry, rows, dealt, jax.random.wrap_key_data(key[:2]))
+        # States too: an answer may be a vote, which hardly ever turns.
+        alone = [
+            part.reshape(plan.parts, -1).astype(jnp.float64) for part in jax.tree.leaves(answers(teaching, *given))
+        ]
+        return jnp.concatenate([jnp.hstack(alone).reshape(-1), step_total(loud, *given)[1].astype(jnp.float64)])
 
     return total
-
-
-class _Loud(eqx.Module):
-    """A function of a row, multiplied; by one it is as it was, in the same program."""
-
-    function: Any
-    by: Array
-
-    def __call__(self, row: Any) -> Any:
-        return self.by * self.function(row)
-
-
-@dataclass(frozen=True)
-class _Louder:
-    """A loss in factors, multiplied so that each row comes to its bound."""
-
-    loss: FactoredLoss
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.loss, name)
-
-    def row(self, weights: Any, row: Any, key: Any, taps: Any) -> Any:
-        value, notes = self.loss.row(weights, row, key, taps)
-        return _LOUD * value, notes
-
-    def common(self, weights: Any) -> Any:
-        return _LOUD * self.loss.common(weights)
 
 
 def _alike(query: Any) -> Any:
     """The query with the form of the measured one, so that both are sums of one program."""
     if isinstance(query, CountQuery | DistanceQuery):
         return query
-    return replace(query, function=_Loud(query.function, jnp.ones((), jnp.float32)))
+    return replace(query, function=Loud(query.function, jnp.ones((), jnp.float32)))
 
 
 class Recorder(_Doors):
@@ -291,11 +264,18 @@ class Player(_Doors):
 
     def _teach(self, teaching: Any, carry: Any, held: Any, *, plan: Any, call: int, purpose: str) -> Any:
         exact, _ = self._tape.take(self._asked("teachers", plan, purpose))
-        if self._neighbour.aligned:
-            # A unit lies in one part, whose answer it may turn round, however many rows it has.
-            mine = self._exact_answers(teaching, carry, held[0], plan, exact)
-            self._compare(np.linalg.norm(mine.total - exact.total) / SENSITIVITY, "the sum of answers of parts")
+        if self._neighbour.aligned and exact.total.size:
+            self._compare_answers(self._exact_answers(teaching, carry, held[0], plan, exact).total, exact.total, plan)
         return self._taught(teaching, carry[1], plan)
+
+    def _compare_answers(self, mine: np.ndarray, first: np.ndarray, plan: Any) -> None:
+        """A unit lies in one part, however many rows it has: it may turn that answer round, and moves no other."""
+        split = mine.size - plan.num_entries
+        same = (mine == first) | (np.isnan(mine) & np.isnan(first))
+        moved = np.sum(~same[:split].reshape(plan.parts, -1).all(axis=1))
+        distance = np.linalg.norm(mine[split:] - first[split:])
+        if moved > self._neighbour.steps or distance > self._neighbour.steps * SENSITIVITY * GRID:
+            raise Violation("the answers of parts moved by more than their sensitivity")
 
     def _compare(self, distance: Any, what: str) -> None:
         if distance > self._neighbour.steps * self._ledger.adjacency.sum_factor * GRID:

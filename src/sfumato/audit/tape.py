@@ -61,7 +61,8 @@ def agreed(function: Any, first: Any, program: Callable[[Any], Any]) -> Any:
     """The function of the first table, if that of the second is equal to it; ``program`` lowers the sum of one.
 
     Trees with equal fixed parts and equal arrays are equal. Closures are compared by the text of their programs, which
-    holds every constant; tracing both takes a second where a loss is large.
+    holds every constant; tracing both takes a second where a loss is large. One and the same object is not looked
+    into: what it reads from elsewhere must not change.
     """
     if identity(function) == identity(first) or program(function).as_text() == program(first).as_text():
         return first
@@ -71,7 +72,7 @@ def agreed(function: Any, first: Any, program: Callable[[Any], Any]) -> Any:
 def identity(function: Any) -> Hashable:
     """All of a function of a row that can be compared: its structure, what is fixed in it, and its arrays."""
     arrays, fixed = eqx.partition(function, eqx.is_array)
-    return fixed_part(fixed), tuple(_bits(array) for array in jax.tree.leaves(arrays))
+    return fixed_part(fixed), jax.tree.structure(arrays), tuple(_bits(array) for array in jax.tree.leaves(arrays))
 
 
 def _bits(array: Any) -> Hashable:

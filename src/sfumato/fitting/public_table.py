@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +13,23 @@ from sfumato.schema import Schema
 from sfumato.table import check_columns, to_arrow
 
 
-def public_table(table: Any, schema: Schema, method: str, can: Collection[str]) -> pa.Table | None:
+class Startable(Protocol):
+    """What a method says of itself."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def can(self) -> Collection[str]: ...
+
+
+def public_table(table: Any, schema: Schema, method: Startable) -> pa.Table | None:
     """A table that was declared public, in Arrow form; refused where the method has no use for it."""
     if table is None:
         return None
-    if "warm_start" not in can:
+    if "warm_start" not in method.can:
         raise ArgumentError(
-            f"{method!r} cannot start from a public table: 'sfumato methods' says which can warm_start."
+            f"{method.name!r} cannot start from a public table: 'sfumato methods' says which can warm_start."
         )
     arrow, _ = to_arrow(table)
     if faults := check_columns(arrow, schema, identifiers=False):

@@ -78,6 +78,9 @@ class Ledger:
             self._pledged.remove((event, purpose))
             self._entries.append(Entry(event=event, purpose=purpose, prepaid=True))
             return
+        self._add(event, purpose)
+
+    def _add(self, event: Event, purpose: str) -> None:
         if self._reserve is not None:
             self._pay(event, purpose)
             return
@@ -107,7 +110,7 @@ class Ledger:
         """
         whole(1, times=times)
         for _ in range(times):
-            self.charge(event, purpose)
+            self._add(event, purpose)  # an earlier pledge pays for what will be drawn, not for another pledge
             self._entries[-1] = replace(self._entries[-1], pledge=True)
         self._pledged += [(event, purpose)] * times
 

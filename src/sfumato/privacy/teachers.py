@@ -15,6 +15,10 @@ multiplier sigma / sqrt(T) (Dong, Roth, Su 2022, corollary 2). That is what is c
 over the secret dealing cannot raise it (quasi-convexity). Rows of a unit lie in one part together, so that its
 number of rows does not matter.
 
+The proof needs all parts but one to be equal bit for bit, since training would turn a last digit into another answer.
+It rests on ``learn`` and ``answer`` being functions of what they are given; the only shape that differs between
+neighbours is the padded number of rows, which is read by place alone.
+
 Parts are not padded: a part's rows are those from its start in the order of parts, and a draw of them uses its own
 number of rows alone, so a row more in one part changes no draw in another. A part without rows does not learn.
 
@@ -30,9 +34,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Int64
+from jaxtyping import Array, Float, Int, Int64
 
 from sfumato.checks import between, whole
+from sfumato.errors import ArgumentError
 from sfumato.privacy.chacha import keystream
 from sfumato.privacy.clipping import GRID, MOST_ROWS_AT_ONCE, FlatClip
 from sfumato.privacy.noise import gaussian_integers
@@ -126,10 +131,10 @@ def deal(first_rows: Int[np.ndarray, " row"], key: Array, call: int, num_parts: 
     return (words[first_rows] % np.uint32(num_parts)).astype(np.int64)
 
 
-def step_total(
+def answers(
     teaching: Teaching, plan: TeacherPlan, states: Any, public: Any, rows: PrivateRows, dealt: Dealt, key: Array
-) -> tuple[Any, Int64[Array, " entry"]]:
-    """The states after a step, and the exact sum of the clipped answers in grid units, before any noise."""
+) -> tuple[Any, Float[Array, "part entry"]]:
+    """The states after a step, and the answer of each part, before it is clipped."""
 
     def one(state: Any, part: Array) -> tuple[Any, Array]:
         draw, inside = jax.random.split(jax.random.fold_in(key, part))
@@ -141,6 +146,16 @@ def step_total(
         return state, teaching.answer(state, public)
 
     states, vectors = jax.vmap(one)(states, jnp.arange(plan.parts))
+    if vectors.shape != (plan.parts, plan.num_entries):  # another shape would meet the noise in another one
+        raise ArgumentError(f"Expected an answer of {plan.num_entries} entries a part.")
+    return states, vectors
+
+
+def step_total(
+    teaching: Teaching, plan: TeacherPlan, states: Any, public: Any, rows: PrivateRows, dealt: Dealt, key: Array
+) -> tuple[Any, Int64[Array, " entry"]]:
+    """The states after a step, and the exact sum of the clipped answers in grid units, before any noise."""
+    states, vectors = answers(teaching, plan, states, public, rows, dealt, key)
     total = plan.clip.grid_sum([vectors], jnp.ones(plan.parts, bool))[0]
     return states, total.astype(jnp.int64)
 

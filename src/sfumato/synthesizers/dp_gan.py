@@ -13,7 +13,7 @@ from sfumato.fitting.adversarial import Game, play_game, public_look
 from sfumato.fitting.batches import sampling_rate
 from sfumato.fitting.critic_loss import Scene
 from sfumato.fitting.critics import CriticRule, CriticSize, WholeCritic
-from sfumato.fitting.generator_start import GeneratorSize, start_generator
+from sfumato.fitting.generator_start import GeneratorSize, label_place, start_generator
 from sfumato.fitting.grouped_critic import Grouping, grouped_critic
 from sfumato.fitting.marginals import MarginalShare
 from sfumato.fitting.selection import Selection, choose_models
@@ -109,6 +109,7 @@ class DpGan:
     def fit(self, curator: Curator, layout: Layout) -> Generator | GeneratorUnion:
         first, second, third = jax.random.split(curator.start_key(), 3)
         rate = sampling_rate(curator.declared_size, self.batch, 10)
+        label_place(layout, self.label)  # a label that there is not is refused before anything is spent
         epsilon = None if self.selection is None else self.selection.pledge(curator)
         told = None if self.marginals is None else self.label  # a label's shares must be known to draw it first
         generator = start_generator(curator, layout, self.generator, self.marginals, label=told, key=first)

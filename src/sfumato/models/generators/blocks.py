@@ -209,11 +209,16 @@ def read_blocks(described: Any, most: int) -> RowBlocks:
             raise ArgumentError("a block must have a kind, a size and a flag.")
         if entry[0] not in get_args(Kind):
             raise ArgumentError("a block must be of a kind that there is.")
+        if entry[0] in _MOST_VALUES and not 2 <= (entry[1] or 0) <= _MOST_VALUES[entry[0]]:
+            raise ArgumentError("a block must have a size that its kind can have.")
         blocks.append(Block(*entry))
         numbers += blocks[-1].width
         if numbers > most:
             raise ArgumentError("its blocks are larger than the file.")
     return RowBlocks(tuple(blocks))
+
+
+_MOST_VALUES = {"bits": MOST_BITS_VALUES, "choice": MOST_LEVELS}
 
 
 def _is_count(value: Any) -> bool:

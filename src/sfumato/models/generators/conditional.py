@@ -96,7 +96,7 @@ def conditional_skeleton(fields: Mapping[str, Any], tensor_sizes: Sequence[int])
     except (ArgumentError, ValueError):
         raise ReleaseError("The model description claims other numbers than the file holds.") from None
     inner = generator_skeleton(fields, sizes)
-    if inner.shape.latent <= width or inner.shape.label is not None:
+    if not 0 < width < inner.shape.latent or inner.shape.label is not None:
         raise ReleaseError("The model description claims other numbers than the file holds.")
     found: ConditionalGenerator = eqx.filter_eval_shape(_with_even_shares, inner)
     return found

@@ -41,6 +41,8 @@ def _shape(fields: Mapping[str, Any], tensor_sizes: Sequence[int], members: int)
         blocks = read_blocks(fields.get("blocks"), most=sum(tensor_sizes))
         if sizes["depth"] > len(tensor_sizes) or blocks.num_features != fields.get("num_features"):
             raise ArgumentError("its sizes do not fit together.")
+        if bins and not blocks.places("point"):
+            raise ArgumentError("its sizes do not fit together.")
         shape = GeneratorShape(blocks, **sizes, label=label, bins=bins)
     except ArgumentError as error:
         raise ReleaseError(f"The model description is damaged: {error}") from None
