@@ -65,7 +65,7 @@ def test_public_rows_teach():
 
 def test_what_cannot_be_used_is_refused():
     given = {"epsilon": 1.0, "delta": 1e-6}
-    with pytest.raises(sf.ArgumentError, match="which can warm_start"):
+    with pytest.raises(sf.ArgumentError, match="with warm_start"):
         sf.fit(CASE.table, CASE.schema, method=method_of("mog"), public=OTHER, **given)
     with pytest.raises(sf.TableError, match="public table does not fit"):
         sf.fit(CASE.table, CASE.schema, method=method_of("maf"), public=OTHER.select(["u"]), **given)

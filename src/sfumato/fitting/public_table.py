@@ -29,7 +29,8 @@ def public_table(table: Any, schema: Schema, method: Startable) -> pa.Table | No
         return None
     if "warm_start" not in method.can:
         raise ArgumentError(
-            f"{method.name!r} cannot start from a public table: 'sfumato methods' says which can warm_start."
+            f"{method.name!r} cannot start from a public table; 'chain', 'hflow' and 'maf' can, among others that "
+            "'sfumato methods' lists with warm_start."
         )
     arrow, _ = to_arrow(table)
     if faults := check_columns(arrow, schema, identifiers=False):

@@ -89,7 +89,9 @@ def _guess_text(name: str, values: Any) -> Guess:
         return _nothing()
     distinct = pc.unique(present)
     if set(pc.utf8_lower(distinct.slice(0, 20)).to_pylist()) <= _BOOLEANS and len(distinct) <= 6:
-        return Boolean(nullable=nullable), _and_null(["true and false, from their words"], nullable)
+        return Boolean(nullable=nullable), _and_null(
+            ["true and false, from their words; samples say true and false"], nullable
+        )
     if _is_key(name, present):
         return Identifier(), ["all values differ, so it names rows; it is not modelled and is dropped"]
     padded = pc.any(pc.match_substring_regex(distinct, _PADDED)).as_py()
