@@ -342,3 +342,18 @@ def test_an_abstract_bijection_cannot_be_made():
 
     with pytest.raises(TypeError):
         Half()
+
+
+def test_a_spline_is_the_same_however_its_few_numbers_are_added(monkeypatch):
+    """Products of matrices on a CPU, sums elsewhere."""
+    random = np.random.default_rng(5)
+    points = jnp.asarray(random.normal(size=40) * 3, jnp.float32)
+    raw = jnp.asarray(random.normal(size=(40, SplineMap().num_parameters())), jnp.float32)
+    whole = lambda points, raw: (
+        *jax.vmap(SplineMap().forward)(points, raw),
+        jax.vmap(SplineMap().inverse)(points, raw),
+    )
+    products = jax.jit(whole)(points, raw)
+    monkeypatch.setattr("sfumato.models.flows.spline.jax.default_backend", lambda: "gpu")
+    for one, other in zip(products, jax.jit(lambda *given: whole(*given))(points, raw), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5)

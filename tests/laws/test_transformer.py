@@ -19,7 +19,15 @@ from sfumato.models.codes.tables import ConditionalTables
 from sfumato.models.codes.transformer import Transformer, TransformerShape
 from sfumato.privacy import FlatClip, LayerClip
 from sfumato.privacy.clipping import GRID
-from sfumato.privacy.factored import _FINE, factored_sum, factors_of, row_gradients, slack_of, to_grid
+from sfumato.privacy.factored import (
+    _FINE,
+    MOST_DRAWN,
+    factored_sum,
+    factors_of,
+    row_gradients,
+    slack_of,
+    to_grid,
+)
 from sfumato.privacy.factors import MANY, EmbeddingRule, FactoredLoss, MatrixRule, VectorRule
 
 SIZES = (2, 4, 1, 3, 1, 1, 1)
@@ -176,9 +184,11 @@ def test_models_too_large_for_fast_clipping_go_row_by_row():
         shape = TransformerShape(sizes=sizes, order=tuple(range(len(sizes))), layers=layers, width=width, heads=heads)
         return jax.eval_shape(lambda: Transformer.start(shape, key=key_of(0)))
 
-    assert isinstance(loss_of(start((32,) * 15, 2, 64, 4)), FactoredLoss)
-    paper = loss_of(start((100,) * 15, 3, 768, 12))
-    assert callable(paper) and not isinstance(paper, FactoredLoss)
+    small, paper = start((32,) * 15, 2, 64, 4), start((100,) * 15, 3, 768, 12)
+    assert isinstance(loss_of(small, MOST_DRAWN / 2), FactoredLoss)
+    assert isinstance(loss_of(paper, 256.0), FactoredLoss)
+    by_row = loss_of(paper, MOST_DRAWN / 2)
+    assert callable(by_row) and not isinstance(by_row, FactoredLoss)
 
 
 def test_the_loss_row_by_row_survives_what_a_door_does_to_it(model):

@@ -248,7 +248,7 @@ def _nan_in_factors(patch: pytest.MonkeyPatch) -> None:
 
 def _no_slack(patch: pytest.MonkeyPatch) -> None:
     for room in (factored, test_factored):
-        patch.setattr(room, "slack_of", lambda num_entries, num_uses: 0.0)
+        patch.setattr(room, "slack_of", lambda *sizes: 0.0)
     up = lambda fine: {name: -(-value // (factored._FINE // GRID)) for name, value in fine.items()}
     patch.setattr(test_factored, "to_grid", up)
 

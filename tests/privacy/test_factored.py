@@ -12,7 +12,7 @@ from sfumato.models.flows.dequantiser import DequantiserShape
 from sfumato.models.flows.spline_flow import SplineFlow, SplineFlowShape
 from sfumato.privacy import FlatClip, LayerClip
 from sfumato.privacy.clipping import GRID
-from sfumato.privacy.factored import _FINE, factored_sum, factors_of, slack_of, to_grid
+from sfumato.privacy.factored import _FINE, _joined, factored_sum, factors_of, most_drawn, slack_of, to_grid
 from sfumato.privacy.factors import MatrixRule, Stairs, VectorRule
 
 CASES = [
@@ -251,3 +251,47 @@ def test_every_weight_needs_a_rule():
     loss = Given(VectorRule(target="out"), (1, 1, 4))
     with pytest.raises(ArgumentError, match="one rule"), jax.enable_x64(True):
         factors_of(loss, {"bias": jnp.zeros(4)}, {}, jnp.zeros((1, 2)))
+
+
+@pytest.mark.parametrize(
+    "stairs",
+    [Stairs(inputs=6, outputs=7), Stairs(inputs=6, outputs=7, strict=True), Stairs(inputs=8, outputs=6, upper=True)],
+    ids=["stairs", "strict", "upper"],
+)
+def test_sums_by_slabs_are_sums_of_outer_products(stairs, monkeypatch):
+    """What a mask hides need not be made; what it leaves is there. One slab too short would lose the last inputs."""
+    random = np.random.default_rng(4)
+    inputs, outputs, num = 2 * stairs.inputs, 3 * stairs.outputs, 96
+    into = random.normal(size=(num, 1, 2, inputs)).astype(np.float32)
+    back = random.normal(size=(num, 1, 2, outputs)).astype(np.float32)
+    factor = random.uniform(size=num)
+    rule = MatrixRule(source="into", target="out", stairs=stairs)
+    expected = np.einsum("n,nduo,ndui->oi", factor, back.astype(np.float64), into.astype(np.float64))
+    expected *= stairs.mask(outputs, inputs)
+    with jax.enable_x64(True):
+        found = rule.total(jnp.asarray(factor), {"into": jnp.asarray(into)}, {"out": jnp.asarray(back)})
+        np.testing.assert_allclose(np.sum(found, axis=0), expected, atol=1e-9)
+        shorter = [(first, last, seen - 2) for first, last, seen in rule._slabs(into, back)]
+        monkeypatch.setattr(MatrixRule, "_slabs", lambda *_: shorter)
+        found = rule.total(jnp.asarray(factor), {"into": jnp.asarray(into)}, {"out": jnp.asarray(back)})
+        assert np.abs(np.sum(found, axis=0) - expected).max() > 1e-3
+
+
+def test_a_bias_has_its_norm_with_its_matrix_unless_all_rows_share_a_part_of_it():
+    rules = {
+        "matrix": MatrixRule(source="into", target="out"),
+        "bias": VectorRule(target="out"),
+        "other": MatrixRule(source="into", target="blocks", blocked=True),
+        "shift": VectorRule(target="blocks", blocked=True),
+        "scale": VectorRule(target="out", source="into"),
+        "own": VectorRule(target="out", blocked=True),
+    }
+    assert _joined(rules, set()) == {"matrix": "bias", "other": "shift"}
+    assert _joined(rules, {"shift"}) == {"matrix": "bias"}
+    assert _joined(rules, {"matrix"}) == {"other": "shift"}
+
+
+def test_the_slack_covers_more_rows_where_more_are_expected():
+    assert most_drawn(1.0) == 2**17
+    assert most_drawn(2.0**20) == 2**21 and most_drawn(2.0**20 + 1) == 2**22
+    assert slack_of(30_000, 3, 2.0**22) > 10 * slack_of(30_000, 3, 512.0)

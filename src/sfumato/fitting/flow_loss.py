@@ -75,6 +75,8 @@ def spread(key: Array, draws: int, like: Float[Array, " feature"]) -> Float[Arra
     Reference: McKay, Beckman, Conover 1979.
     """
     first, second = jax.random.split(key)
+    if draws == 1:
+        return jax.random.uniform(second, (1, *like.shape), like.dtype)
     tickets = jax.random.uniform(first, (draws, *like.shape), like.dtype)
     slices = jnp.argsort(tickets, axis=0).astype(like.dtype)
     return (slices + jax.random.uniform(second, (draws, *like.shape), like.dtype)) / draws

@@ -10,12 +10,12 @@ since no row's products add up to more than CANCEL * bound in any entry (rows wh
 down until that holds). Groups are added as whole numbers of 2**-40 bounds, exactly, and the total is rounded to
 the grid of 2**-20 bounds. So if neighbours' exact sums differ by at most bound * (1 - slack), their rounded ones differ
 in every entry by at most one grid step more, plus the errors above for every group on both sides. ``slack`` is the
-Euclidean norm of that excess over all entries, for as many rows as a step may draw. Norm and sum are taken of the very
-same float32 numbers, which ``from_memory`` sees to: a compiler would compute them twice.
+Euclidean norm of that excess over all entries, for as many rows as a step may draw (``most_drawn``). Norm and sum are
+taken of the very same float32 numbers, which ``from_memory`` sees to: a compiler would compute them twice.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import equinox as eqx
@@ -25,13 +25,16 @@ from jaxtyping import Array, Bool, Float32, Float64, Int64
 
 from sfumato.errors import ArgumentError
 from sfumato.privacy.clipping import GRID, FlatClip, from_memory
-from sfumato.privacy.factors import ADDED, FactoredLoss, Rule, Weights
+from sfumato.privacy.factors import ADDED, FactoredLoss, MatrixRule, Rule, VectorRule, Weights
 
 CANCEL = 16.0
 """By how much the products of one row may exceed their sum before the row is scaled down."""
 
 MOST_DRAWN = 2**24
-"""Rows that one step may draw; the slack covers so many. Plans that expect more than half of them are refused."""
+"""Rows that one step may draw. Plans that expect more than half of them are refused."""
+
+LEAST_DRAWN = 2**17
+"""Rows that the slack covers at least, however few are expected."""
 
 MOST_SLACK = 0.05
 """Of the bound. Fast clipping is exact up to rounding errors, and where those have to be feared it does not pay."""
@@ -39,6 +42,7 @@ MOST_SLACK = 0.05
 _FINE = 2**40
 _UNIT = 2.0**-53
 _BITS = (_FINE // GRID).bit_length() - 1  # a step of the grid is 2**_BITS fine ones
+_WHOLE = 32  # chunks are multiples of it
 
 
 def chunk_rows(expected_batch: float, draws: int = 1) -> int:
@@ -49,15 +53,28 @@ def chunk_rows(expected_batch: float, draws: int = 1) -> int:
     """
     usual = expected_batch + 2 * math.sqrt(expected_batch)
     if jax.default_backend() == "cpu":
-        return ADDED * max(1, math.ceil(min(usual, max(288.0, usual / 8) / draws) / ADDED))
+        return _WHOLE * max(1, math.ceil(min(usual, max(288.0, usual / 8) / draws) / _WHOLE))
     chunks = max(1, round(usual * draws / 16_384))
-    return ADDED * max(1, math.ceil(usual / chunks / ADDED))
+    return _WHOLE * max(1, math.ceil(usual / chunks / _WHOLE))
 
 
-def slack_of(num_entries: int, num_uses: int) -> float:
+def most_drawn(expected_batch: float) -> int:
+    """Rows that the slack covers in a step that is expected to draw so many: a power of two, twice as many or more.
+
+    A Poisson draw passes twice its mean m with a probability below exp(-0.38 m), and passes 2**17 with one below
+    exp(-25,000) where that is more; a draw of a fixed size never does.
+
+    >>> most_drawn(512.0), most_drawn(300_000.0)
+    (131072, 1048576)
+    """
+    return max(LEAST_DRAWN, 2 ** math.ceil(math.log2(max(2.0, 2 * expected_batch))))
+
+
+def slack_of(num_entries: int, num_uses: int, expected_batch: float = 1.0) -> float:
     """The share of the bound that rounding may use up (module docstring). Models that would waste much are refused."""
-    each = (ADDED * num_uses + 4) * _UNIT * ADDED * CANCEL + 1 / _FINE
-    excess = 1 / GRID + 2 * (MOST_DRAWN // ADDED) * each
+    # Groups may hold fewer rows than ``ADDED``, down to one: the first factor covers each way of cutting rows up.
+    each = (ADDED * num_uses + 4) * _UNIT * CANCEL + 1 / _FINE
+    excess = 1 / GRID + 2 * most_drawn(expected_batch) * each
     slack = 1.001 * math.sqrt(num_entries) * excess + 1e-9  # the last for the roundings of the norm, made in float64
     if slack > MOST_SLACK:
         raise ArgumentError(
@@ -100,17 +117,26 @@ def factors_of(loss: FactoredLoss, weights: Weights, batch: Any, keys: Array) ->
 
 
 def factored_sum(
-    loss: FactoredLoss, weights: Weights, clip: FlatClip, factors: Factors, valid: Bool[Array, " row"]
+    loss: FactoredLoss,
+    weights: Weights,
+    clip: FlatClip,
+    factors: Factors,
+    valid: Bool[Array, " row"],
+    expected_batch: float = 1.0,
 ) -> dict[str, Int64[Array, "..."]]:
-    """The clipped sum over the valid rows of a chunk, in steps of 2**-40 bounds."""
-    total = lambda factors: _factored_sum(loss, weights, clip, factors, valid)
+    """The clipped sum over the valid rows of a chunk, in steps of 2**-40 bounds.
+
+    ``expected_batch`` is that of the whole step, whose roundings the slack must cover.
+    """
+    slack = slack_of(sum(weight.size for weight in weights.values()), _most_uses(loss), expected_batch)
+    total = lambda factors: _factored_sum(loss, weights, clip, factors, valid, slack)
     return from_memory(total, factors, jnp.any(valid))
 
 
 def _factored_sum(
-    loss: FactoredLoss, weights: Weights, clip: FlatClip, factors: Factors, valid: Bool[Array, " row"]
+    loss: FactoredLoss, weights: Weights, clip: FlatClip, factors: Factors, valid: Bool[Array, " row"], slack: float
 ) -> dict[str, Int64[Array, "..."]]:
-    scales = _scales(loss, weights, clip, factors, valid)
+    scales = _scales(loss, weights, clip, factors, valid, slack)
     usable = {layer: scale > 0 for layer, scale in scales.items()}
     found = {}
     for name, rule in loss.rules.items():
@@ -176,19 +202,24 @@ def to_grid(fine: Mapping[str, Int64[Array, "..."]]) -> dict[str, Int64[Array, "
 
 
 def _scales(
-    loss: FactoredLoss, weights: Weights, clip: FlatClip, factors: Factors, valid: Bool[Array, " row"]
+    loss: FactoredLoss, weights: Weights, clip: FlatClip, factors: Factors, valid: Bool[Array, " row"], slack: float
 ) -> dict[str, Float64[Array, " row"]]:
     """What the rows are multiplied with, by the name of the layer; zero where a row does not count."""
     parts = {name: rule.part(weights[name]) for name, rule in loss.rules.items()}
     bounds = clip.bounds(list(parts.values()))
+    joined = _joined(loss.rules, set(factors.common))
     squares: dict[str, Array] = {}
     reach: dict[str, Array] = {}
     for name, rule in loss.rules.items():
-        group = clip.group(parts[name])
-        found, most = rule.squares(factors.notes, factors.backs, factors.common.get(name))
+        group, common = clip.group(parts[name]), factors.common.get(name)
+        if name in joined.values():
+            continue  # its norm comes with that of its matrix
+        if isinstance(rule, MatrixRule):
+            found, most = rule.squares(factors.notes, factors.backs, common, bias=name in joined)
+        else:
+            found, most = rule.squares(factors.notes, factors.backs, common)
         squares[group] = squares[group] + found if group in squares else found
         reach[group] = jnp.maximum(reach[group], most) if group in reach else most
-    slack = slack_of(sum(weight.size for weight in weights.values()), _most_uses(loss))
     norms = {
         group: jnp.maximum(jnp.sqrt(jnp.maximum(found, 0.0)), reach[group] / CANCEL) for group, found in squares.items()
     }
@@ -198,6 +229,27 @@ def _scales(
         for group, norm in norms.items()
     }
     return {part.layer: scales[clip.group(part)] for part in parts.values()}
+
+
+def _joined(rules: Mapping[str, Rule], apart: Set[str]) -> dict[str, str]:
+    """The name of each matrix whose layer has a bias with the same uses, to the name of that bias.
+
+    Their norm is taken at once: a bias is one more input, and clipping never tells weights of one target apart. Those
+    that have a part in common with all rows are left ``apart``.
+    """
+    biases = {
+        (rule.target, rule.blocked): name
+        for name, rule in rules.items()
+        if isinstance(rule, VectorRule) and rule.source is None and name not in apart
+    }
+    found: dict[str, str] = {}
+    for name, rule in rules.items():
+        if not isinstance(rule, MatrixRule) or name in apart:
+            continue
+        bias = biases.get((rule.target, rule.blocked))
+        if bias is not None and bias not in found.values():
+            found[name] = bias
+    return found
 
 
 def _check_shapes(loss: FactoredLoss, weights: Weights, notes: Mapping[str, Array]) -> None:

@@ -26,8 +26,11 @@ from sfumato.privacy.clipping import Part
 Weights: TypeAlias = dict[str, Array]
 """The numbers that act on rows, by name: what is clipped and noised."""
 
-ADDED = 32
-"""Rows that are added up as floats; such sums are added as whole numbers. Chunks are multiples of it, or smaller."""
+ADDED = 96
+"""Rows that are added up as floats at most; such sums are added as whole numbers."""
+
+SLABS = 3
+"""Parts of a masked matrix whose sums are made by themselves on a CPU, where what is masked then need not be made."""
 
 MANY = 7
 """From so many uses of a matrix on, all pairs of them are multiplied at once: twice the work, in two products."""
@@ -75,22 +78,23 @@ class MatrixRule:
         return Part(layer=self.target, entries=live * blocks, fan=1)
 
     def squares(
-        self, notes: Mapping[str, Array], backs: Mapping[str, Array], common: Array | None
+        self, notes: Mapping[str, Array], backs: Mapping[str, Array], common: Array | None, *, bias: bool = False
     ) -> tuple[Array, Array]:
         """The squared norm of each row's gradient, and the sum of the norms of its products.
 
         The second is what the norm would be if the products of a row's uses did not cancel. ``common`` is a part of the
-        gradient that is the same for every row.
+        gradient that is the same for every row. With ``bias`` both are those of the matrix and of a bias of the same
+        layer together: one more input, which is always one and which no mask hides.
         """
         into, back = self._uses(notes[self.source]), self._uses(backs[self.target])
-        uses = into.shape[2]
+        uses, one = into.shape[2], float(bias)
         squares, most = jnp.zeros((), jnp.float64), jnp.zeros((), jnp.float64)
         if uses >= MANY and self.stairs is None:
-            return self._with(common, into, back, *_of_pairs(_gram(into) * _gram(back)))
+            return self._with(common, into, back, *_of_pairs((_gram(into) + one) * _gram(back)))
         # Every use against the one so many places on: half way round, each pair was met once (or twice, at half).
         for apart in range(uses // 2 + 1):
             other = lambda values, apart=apart: jnp.roll(values, -apart, axis=2)
-            found = self._product(into, other(into), back, other(back))
+            found = self._product(into, other(into), back, other(back), one)
             if apart == 0:
                 most = jnp.max(jnp.sum(jnp.sqrt(found), axis=2), axis=1)
             squares = squares + (1 if apart in (0, uses / 2) else 2) * jnp.sum(found, axis=(1, 2))
@@ -108,12 +112,27 @@ class MatrixRule:
     def total(
         self, factor: Float64[Array, " row"], notes: Mapping[str, Array], backs: Mapping[str, Array]
     ) -> Float64[Array, "group ..."]:
-        """The sum of factor times gradient over each group of ``ADDED`` rows, without what is common to all rows."""
+        """The sum of factor times gradient over each group of rows, without what is common to all rows."""
         into, back = self._uses(notes[self.source]), self._uses(backs[self.target])
-        weighted = back.astype(jnp.float64) * factor[:, None, None, None]
-        # The left side of a product is copied first, and the largest layers have fewer inputs than outputs.
-        found = jnp.einsum("cnbui,cnbuo->cbio", _grouped(_wide(into)), _grouped(weighted))
-        return self._masked(jnp.swapaxes(found, -1, -2))
+        weighted = _grouped(back.astype(jnp.float64) * factor[:, None, None, None])
+        wide = _grouped(_wide(into))
+        found = [
+            _contracted(wide[..., :seen], weighted[..., first:last]) for first, last, seen in self._slabs(into, back)
+        ]
+        missing = [into.shape[-1] - part.shape[-1] for part in found]
+        whole = [jnp.pad(part, ((0, 0),) * 3 + ((0, rest),)) for part, rest in zip(found, missing, strict=True)]
+        return self._masked(jnp.concatenate(whole, axis=2) if len(whole) > 1 else whole[0])
+
+    def _slabs(self, into: Array, back: Array) -> list[tuple[int, int, int]]:
+        """Outputs from, to, and how many inputs the last of them sees: together all that the mask leaves, and more."""
+        stairs, inputs, outputs = self.stairs, into.shape[-1], back.shape[-1]
+        slabs = SLABS if jax.default_backend() == "cpu" else 1
+        if stairs is None or stairs.upper or stairs.outputs < 2 * slabs:
+            return [(0, outputs, inputs)]
+        ends = np.linspace(0, stairs.outputs, slabs + 1).astype(int)
+        seen = [max(1, min(stairs.inputs, int(end) - stairs.strict)) for end in ends[1:]]
+        size, unit = outputs // stairs.outputs, inputs // stairs.inputs
+        return [(int(a) * size, int(b) * size, n * unit) for a, b, n in zip(ends, ends[1:], seen, strict=False)]
 
     def gradients(self, notes: Mapping[str, Array], backs: Mapping[str, Array]) -> Float[Array, "row ..."]:
         """The gradient of each row by itself, for clipping that must see every entry of it."""
@@ -139,13 +158,13 @@ class MatrixRule:
             return jnp.swapaxes(values, 1, 2)
         return values.reshape(values.shape[0], 1, -1, values.shape[-1])
 
-    def _product(self, x: Array, also_x: Array, y: Array, also_y: Array) -> Array:
-        """The inner product of two masked outer products."""
+    def _product(self, x: Array, also_x: Array, y: Array, also_y: Array, one: float) -> Array:
+        """The inner product of two masked outer products, with ``one`` more input that all outputs see."""
         inputs, outputs = _wide(x) * _wide(also_x), _wide(y) * _wide(also_y)
         if self.stairs is None:
-            return jnp.sum(inputs, axis=-1) * jnp.sum(outputs, axis=-1)
+            return (jnp.sum(inputs, axis=-1) + one) * jnp.sum(outputs, axis=-1)
         seen = _by_group(inputs, self.stairs.inputs) @ self._seen()
-        return jnp.sum(seen * _by_group(outputs, self.stairs.outputs), axis=-1)
+        return jnp.sum((seen + one) * _by_group(outputs, self.stairs.outputs), axis=-1)
 
     def _seen(self) -> np.ndarray:
         stairs = self.stairs
@@ -178,7 +197,7 @@ class VectorRule:
     def total(
         self, factor: Float64[Array, " row"], notes: Mapping[str, Array], backs: Mapping[str, Array]
     ) -> Float64[Array, "group ..."]:
-        """The sum of factor times gradient over each group of ``ADDED`` rows."""
+        """The sum of factor times gradient over each group of rows."""
         found = jnp.sum(_grouped(self._of_rows(notes, backs) * factor[:, None, None]), axis=1)
         return found if self.blocked else found[:, 0]
 
@@ -236,7 +255,7 @@ class EmbeddingRule:
     def total(
         self, factor: Float64[Array, " row"], notes: Mapping[str, Array], backs: Mapping[str, Array]
     ) -> Float64[Array, "group ..."]:
-        """The sum of factor times gradient over each group of ``ADDED`` rows: at most so many numbers an entry."""
+        """The sum of factor times gradient over each group of rows: at most so many numbers an entry."""
         place, back = self._places(notes), self._found(notes, backs) * factor[:, None, None]
         return jax.vmap(self._scattered)(_grouped(place), _grouped(back))
 
@@ -306,8 +325,18 @@ class FactoredLoss(Protocol):
 
 
 def _grouped(values: Array) -> Array:
-    """Rows in groups of ``ADDED``, whose sums are made by themselves."""
-    return values.reshape(-1, min(ADDED, values.shape[0]), *values.shape[1:])
+    """Rows in equal groups of at most ``ADDED``, whose sums are made by themselves."""
+    num_rows = values.shape[0]
+    size = next(size for size in range(min(ADDED, max(1, num_rows)), 0, -1) if num_rows % size == 0)
+    return values.reshape(-1, size, *values.shape[1:])
+
+
+def _contracted(into: Array, back: Array) -> Array:
+    """The sum of outer products over each group of rows and all uses, [group, matrix, output, input].
+
+    The left side of a product is copied first, and the largest layers have fewer inputs than outputs.
+    """
+    return jnp.swapaxes(jnp.einsum("cnbui,cnbuo->cbio", into, back), -1, -2)
 
 
 def _gram(values: Array) -> Array:

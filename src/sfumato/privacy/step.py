@@ -236,7 +236,7 @@ def factored_total(
         keys = jax.vmap(lambda j: jax.random.fold_in(drawn.row_key, j))(index)
         factors = factors_of(loss, weights, batch, keys)
         if plan.clip.by_factors:
-            found = factored_sum(loss, weights, plan.clip, factors, valid)
+            found = factored_sum(loss, weights, plan.clip, factors, valid, expected_batch)
         else:
             found = shaped_sum(loss, weights, plan.clip, factors, valid, _other(keys))
         return acc.plus(found)

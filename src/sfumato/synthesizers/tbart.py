@@ -19,6 +19,7 @@ from sfumato.models.codes.coded import CodedModel
 from sfumato.models.codes.tables import ConditionalTables
 from sfumato.models.codes.transformer import MOST_LAYERS, Transformer, TransformerShape
 from sfumato.privacy import Curator, PoissonSampling, Relation, SgdPlan
+from sfumato.privacy.factored import MOST_DRAWN
 
 __all__ = ["Clipping", "Optimiser", "PaidBins", "Tbart", "TransformerSize", "WarmStart"]
 
@@ -138,7 +139,9 @@ class Tbart:
         shape = TransformerShape(sizes=codec.sizes, order=self._order(codec.sizes, base), **asdict(self.size))
         model = Transformer.start(shape, key=curator.start_key(), base=base)
         purpose = "gradients of the likelihood"
-        loss = loss_of(model)
+        # A size that is not declared is bought later: then the weights must do for the largest batch there may be.
+        declared = curator.declared_size
+        loss = loss_of(model, MOST_DRAWN / 2 if declared is None else plan.sampling.normaliser_rate * declared)
         model = descend(model, model.trainable(), loss, view, plan=plan, optimiser=self.optimiser, purpose=purpose)
         return CodedModel(codec, model)
 

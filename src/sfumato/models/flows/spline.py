@@ -91,11 +91,11 @@ class SplineMap(UnivariateMap):
         """One piece; only its own two slopes are made from their raw numbers. Slope one where the tails begin."""
         none = jnp.zeros(1, parameters.dtype)
         inner = parameters[2 * self.bins :]
-        raw = jnp.stack([jnp.concatenate([none, inner]) @ place, jnp.concatenate([inner, none]) @ place])
+        raw = jnp.stack([_dot(jnp.concatenate([none, inner]), place), _dot(jnp.concatenate([inner, none]), place)])
         # The sum is bounded, so that the plain form of softplus loses nothing.
         slopes = jnp.log1p(jnp.exp(self._squashed(raw) + _UNIT_SLOPE)) + _LEAST
-        left, right = xs[:-1] @ place, xs[1:] @ place
-        bottom, top = ys[:-1] @ place, ys[1:] @ place
+        left, right = _dot(xs[:-1], place), _dot(xs[1:], place)
+        bottom, top = _dot(ys[:-1], place), _dot(ys[1:], place)
         return _Bin(left, right - left, bottom, top - bottom, slopes[0], slopes[1])
 
     def _squashed(self, raw: Array) -> Array:
@@ -104,9 +104,19 @@ class SplineMap(UnivariateMap):
     def _grid(self, raw: Float[Array, " bin"]) -> Float[Array, " knot"]:
         shares = _LEAST + (1 - _LEAST * self.bins) * jax.nn.softmax(raw)
         # A product with a triangle of ones: a running sum is slow to compile and to run for so few numbers.
-        inner = shares @ np.triu(np.ones((self.bins, self.bins - 1), np.float32))
+        inner = _dot(shares, np.triu(np.ones((self.bins, self.bins - 1), np.float32)))
         ends = jnp.full(1, self.box, raw.dtype)
         return jnp.concatenate([-ends, 2 * self.box * inner - self.box, ends])
+
+
+def _dot(values: Float[Array, " bin"], weights: Array | np.ndarray) -> Array:
+    """values @ weights, for so few bins: as a product of matrices on a CPU, elsewhere as a sum that fuses.
+
+    A GPU would start a program for each product, and round its factors to 11 bits: places of knots need more.
+    """
+    if jax.default_backend() == "cpu":
+        return values @ weights
+    return jnp.sum(values.reshape(-1, *(1,) * (weights.ndim - 1)) * weights, axis=0)
 
 
 def _place(point: Array, knots: Float[Array, " knot"]) -> Array:
