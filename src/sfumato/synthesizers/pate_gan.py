@@ -7,15 +7,16 @@ import jax
 
 from sfumato.checks import instance
 from sfumato.encoding.layout import Layout
-from sfumato.fitting.critic_loss import ConditionalScene, Scene
+from sfumato.fitting.critic_loss import Scene
 from sfumato.fitting.critics import CriticSize
-from sfumato.fitting.generator_start import GeneratorSize, start_generator
+from sfumato.fitting.generator_start import GeneratorSize, label_place, start_generator
 from sfumato.fitting.marginals import MarginalShare, buy_marginals
 from sfumato.fitting.teaching import Classroom, teach_generator
 from sfumato.models.generators.conditional import ConditionalGenerator
 from sfumato.models.generators.generator import Generator
 from sfumato.privacy import Curator, PoissonSampling, Relation
-from sfumato.synthesizers.dp_ctgan import start_conditional
+from sfumato.synthesizers.dp_cgan import default_label
+from sfumato.synthesizers.dp_ctgan import conditional_scene, start_conditional
 from sfumato.synthesizers.gs_wgan import tiny_class
 
 __all__ = ["Classroom", "CriticSize", "GeneratorSize", "MarginalShare", "PateCtgan", "PateGan"]
@@ -37,6 +38,7 @@ class PateGan:
     reference: ClassVar[str] = "Jordon, Yoon, van der Schaar 2019 (ICLR)"
     can: ClassVar[tuple[str, ...]] = ("sample",)
 
+    label: str | None = None
     generator: GeneratorSize = GeneratorSize(width=64, depth=1)
     critic: CriticSize = CriticSize(width=32)
     teaching: Classroom = Classroom()
@@ -62,7 +64,8 @@ class PateGan:
 
     def fit(self, curator: Curator, layout: Layout) -> Generator | ConditionalGenerator:
         first, second = jax.random.split(curator.start_key())
-        generator = start_generator(curator, layout, self.generator, self.marginals, label=None, key=first)
+        label = self.label or default_label(layout)
+        generator = start_generator(curator, layout, self.generator, self.marginals, label=label, key=first)
         return teach_generator(curator, generator, Scene(generator), self.critic, self.teaching, "votes", key=second)
 
 
@@ -80,7 +83,8 @@ class PateCtgan(PateGan):
 
     def fit(self, curator: Curator, layout: Layout) -> Generator | ConditionalGenerator:
         first, second = jax.random.split(curator.start_key())
+        place = label_place(layout, self.label or default_label(layout))  # refused before anything is spent
         marginals = buy_marginals(curator, layout, self.marginals)
-        maker = start_conditional(layout, self.generator, marginals, key=first)
-        scene = ConditionalScene(maker) if isinstance(maker, ConditionalGenerator) else Scene(maker)
+        maker = start_conditional(layout, self.generator, marginals, place, key=first)
+        scene = conditional_scene(maker, place)
         return teach_generator(curator, maker, scene, self.critic, self.teaching, "votes", key=second)
