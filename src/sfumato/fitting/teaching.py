@@ -20,29 +20,34 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from sfumato.checks import positive, whole
+from sfumato.checks import between, positive, whole
 from sfumato.fitting.adversarial import Made, layers_of
 from sfumato.fitting.critic_loss import Scene, made_part, real_part
 from sfumato.fitting.critics import CriticSize, critic_shape, steepness
+from sfumato.fitting.student import Student
 from sfumato.models.generators.conditional import ConditionalGenerator
 from sfumato.models.generators.critic import CriticShape, Weights
 from sfumato.privacy import Curator
-from sfumato.privacy.teachers import TeacherPlan, Teaching
+from sfumato.privacy.teachers import SENSITIVITY, TeacherPlan, Teaching
 
 Answers = Literal["slopes", "votes"]
+
+_FRESH = 256
+"""Made rows of a step that cost nothing: those that a student teaches on, or that columns are held by."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Classroom:
     """How many critics there are, how often they are asked about how many made rows, and how each learns.
 
-    ``parts`` is one for every 50 declared rows by default, from 10 to 2,000. Noise grows with the root of
+    ``parts`` is one for every ``part_rows`` declared rows by default, from 10 to 1,000. Noise grows with the root of
     ``rounds`` * ``made``, and the answer with ``parts``. ``local_steps`` of a critic come before each round, on
     ``batch`` rows of its own, and ``warm_steps`` times as many before the first one. After each answer the generator
-    takes one step by slopes, or ``maker_steps`` by a student.
+    takes one step by slopes, or ``maker_steps`` by a student; ``anchor`` is what it pays where single columns drift.
     """
 
     parts: int | None = None
+    part_rows: int = 50
     rounds: int = 100
     made: int = 16
     warm_steps: int = 20
@@ -51,14 +56,17 @@ class Classroom:
     maker_steps: int = 5
     learning_rate: float = 1e-2
     critic_rate: float = 3e-3
+    anchor: float = 2.0
 
     def __post_init__(self) -> None:
         if self.parts is not None:
             whole(1, parts=self.parts)
         whole(0, warm_steps=self.warm_steps)
+        whole(1, part_rows=self.part_rows)
         whole(1, rounds=self.rounds, local_steps=self.local_steps, batch=self.batch, maker_steps=self.maker_steps)
         whole(2, made=self.made)
         positive(learning_rate=self.learning_rate, critic_rate=self.critic_rate)
+        between(0, 1e6, anchor=self.anchor)
 
     def num_parts(self, declared: int | None) -> int:
         """How many parts a table of a declared size has.
@@ -68,7 +76,7 @@ class Classroom:
         """
         if self.parts is not None:
             return self.parts
-        return 100 if declared is None else max(10, min(2_000, declared // 50))
+        return 100 if declared is None else max(10, min(1_000, declared // self.part_rows))
 
 
 def teach_generator(
@@ -83,7 +91,6 @@ def teach_generator(
 ) -> Made:
     """The generator after all rounds. Cost: one Gaussian sum for all of them, with all that is left of the budget."""
     shape = critic_shape(scene, size)
-    room = _Room(scene, generator, shape, settings, answers)
     num_entries = settings.made * (shape.inputs if answers == "slopes" else 1)
     plan = TeacherPlan(
         parts=settings.num_parts(curator.declared_size),
@@ -93,7 +100,10 @@ def teach_generator(
         bound=sqrt(settings.made) * (1.0 if answers == "slopes" else 0.5),
         warm_steps=settings.warm_steps,
     )
-    first, second, third = jax.random.split(key, 3)
+    first, second, third, fourth = jax.random.split(key, 4)
+    room = _Room(scene, generator, shape, settings, answers, jnp.zeros(shape.inputs), jnp.zeros(()))
+    noise = curator.least_noise() * SENSITIVITY * sqrt(plan.steps) * plan.bound / plan.parts
+    room = _Room(scene, generator, shape, settings, answers, room.means(fourth), jnp.asarray(noise, jnp.float32))
     # All critics start alike: what they disagree about is then their rows, and no chance of the start.
     states = jax.tree.map(lambda part: jnp.repeat(part[None], plan.parts, axis=0), room.start_critic(first))
     update = lambda total, public: _updated(room, total, public, plan.parts)
@@ -111,6 +121,8 @@ class _Room(eqx.Module):
     shape: CriticShape = eqx.field(static=True)
     settings: Classroom = eqx.field(static=True)
     answers: Answers = eqx.field(static=True)
+    anchor: Float[Array, " number"]
+    noise: Float[Array, ""]
 
     def generator(self, makers: Any) -> Any:
         return eqx.tree_at(layers_of, self.skeleton, eqx.combine(makers, layers_of(self.skeleton)))
@@ -130,11 +142,9 @@ class _Room(eqx.Module):
     def start(self, key: Array, other: Array) -> dict[str, Any]:
         makers = eqx.filter(layers_of(self.skeleton), eqx.is_array)
         moments = self._maker_optimiser().init(makers)
-        student, student_moments = self.start_critic(other)
-        return {
-            "makers": makers, "average": makers, "moments": moments, "student": student,
-            "student_moments": student_moments, "key": key, "step": jnp.zeros((), jnp.int32),
-        }  # fmt: skip
+        found = {"makers": makers, "average": makers, "moments": moments, "key": key}
+        student = Student.start(self.shape, other) if self.answers == "votes" else None
+        return {**found, "student": student, "step": jnp.zeros((), jnp.int32)}
 
     def made(self, makers: Any, key: Array, num: int) -> tuple[Float[Array, "row number"], Array]:
         """Made rows, of which every label has as many, and the mean of what they cost their maker besides."""
@@ -142,6 +152,17 @@ class _Room(eqx.Module):
         one = lambda key, label: self.scene.made(generator, key, label if classes else None)
         rows, costs = jax.vmap(one)(jax.random.split(key, num), jnp.arange(num) % max(1, classes))
         return rows, jnp.mean(costs)
+
+    def means(self, key: Array) -> Float[Array, " number"]:
+        """The mean of each number over rows of the start, which has every column right by itself."""
+        makers = eqx.filter(layers_of(self.skeleton), eqx.is_array)
+        return self._means(jax.lax.stop_gradient(self.made(makers, key, 8 * _FRESH)[0]))
+
+    def _means(self, rows: Float[Array, "row number"]) -> Float[Array, " number"]:
+        if not self._classes:
+            return jnp.mean(rows, axis=0)
+        shares = jax.nn.softmax(self.skeleton.label_logits)  # made rows have all labels evenly
+        return jnp.mean(jax.vmap(lambda row: self._classes * self.skeleton.label_of(row) @ shares * row)(rows), axis=0)
 
     @property
     def _classes(self) -> int:
@@ -203,26 +224,37 @@ class _Room(eqx.Module):
         mean = total / parts
         if self.answers == "votes":
             public = self._studied(mean, public)
-            for place in range(self.settings.maker_steps):
-                public = self._moved(public, lambda makers, place=place: self._told(makers, public, place))
+            step = lambda place, public: self._moved(public, self._told(public, place))
+            public = jax.lax.fori_loop(0, self.settings.maker_steps, step, public)
         else:
-            slopes = mean.reshape(self.settings.made, -1)
-
-            def pushed(makers: Any) -> Array:
-                rows, costs = self._asked(makers, public)
-                return jnp.sum(slopes * rows) / self.settings.made + costs
-
-            public = self._moved(public, pushed)
+            public = self._moved(public, self._pushed(mean.reshape(self.settings.made, -1), public))
         past = jnp.minimum(0.9, (1 + public["step"]) / (10 + public["step"])).astype(jnp.float32)
         average = jax.tree.map(lambda mean, new: past * mean + (1 - past) * new, public["average"], public["makers"])
         return {**public, "average": average, "step": public["step"] + 1}
 
-    def _told(self, makers: Any, public: dict[str, Any], place: int) -> Array:
-        """What the student says of fresh made rows."""
+    def _pushed(self, slopes: Float[Array, "row number"], public: dict[str, Any]) -> Any:
+        """What pushes the rows that were asked about along noisy slopes, as a loss of the generator."""
+
+        def loss(makers: Any) -> Array:
+            rows, costs = self._asked(makers, public)
+            fresh = self.made(makers, jax.random.fold_in(public["key"], -1 - public["step"]), _FRESH)[0]
+            return jnp.sum(slopes * rows) / self.settings.made + costs + self._drift(fresh)
+
+        return loss
+
+    def _told(self, public: dict[str, Any], place: Array) -> Any:
+        """What the student says of fresh made rows, as a loss of the generator."""
         key = jax.random.fold_in(jax.random.fold_in(public["key"], public["step"]), 1 + place)
-        rows, costs = self.made(makers, key, 128)
-        scores = jax.vmap(lambda row: self.shape.score(public["student"], row))(rows)
-        return jnp.mean(real_part("log", scores)) + costs
+
+        def loss(makers: Any) -> Array:
+            rows, costs = self.made(makers, key, _FRESH)
+            return -jnp.mean(jax.vmap(public["student"].score)(rows)) + costs + self._drift(rows)
+
+        return loss
+
+    def _drift(self, rows: Float[Array, "row number"]) -> Float[Array, ""]:
+        """How far single columns have gone from where they started: they were bought and are right."""
+        return self.settings.anchor * jnp.sum((self._means(rows) - self.anchor) ** 2)
 
     def _moved(self, public: dict[str, Any], loss: Any) -> dict[str, Any]:
         makers = public["makers"]
@@ -230,21 +262,8 @@ class _Room(eqx.Module):
         return {**public, "makers": optax.apply_updates(makers, change), "moments": moments}
 
     def _studied(self, mean: Float[Array, " row"], public: dict[str, Any]) -> dict[str, Any]:
-        """The student after some steps on made rows, towards the share of critics that the noisy count gives them.
-
-        The loss is linear in that share, so that noise on it, even past 0 and 1, leaves it right on average.
-        """
         rows = self._asked(public["makers"], public)[0]
-
-        def loss(weights: Weights) -> Array:
-            scores = jax.vmap(lambda row: self.shape.score(weights, row))(rows)
-            return jnp.mean(jax.nn.softplus(scores) - (0.5 + mean) * scores)
-
-        moments, student = public["student_moments"], public["student"]
-        for _ in range(self.settings.local_steps):
-            change, moments = self._critic_optimiser().update(jax.grad(loss)(student), moments, student)
-            student = optax.apply_updates(student, change)
-        return {**public, "student": student, "student_moments": moments}
+        return {**public, "student": public["student"].studied(rows, mean, self.noise)}
 
 
 @eqx.filter_jit

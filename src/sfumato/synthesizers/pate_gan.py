@@ -29,6 +29,7 @@ class PateGan:
     Guarantees: (epsilon, delta) for one unit, all of whose rows are in one part. No likelihood.
     Cost: Gaussian sums for the one-way marginals (15 % of the budget), and one for the votes of all rounds together.
     Public implementations leave votes uncharged; here all are paid for before the first.
+    ``label`` is a column that rows are made for; by default the last one of 2 to 64 values.
     Reference: Jordon, Yoon, van der Schaar 2019, "PATE-GAN", with Gaussian noise on votes in place of Laplace noise, as
     Papernot et al. 2018 propose.
     """
@@ -49,6 +50,18 @@ class PateGan:
         instance(CriticSize, critic=self.critic)
         instance(Classroom, teaching=self.teaching)
         instance(MarginalShare, marginals=self.marginals)
+
+    @classmethod
+    def paper(cls) -> Self:
+        """The sizes of the paper: a teacher for 1,000 rows, one of the numbers that it tries; five steps of 64 rows a
+        round, 64 made rows, nothing before the first round. It measures no marginals and its student is a network;
+        both are as they are here, since single columns would be noise without the first.
+        """
+        steps = {"local_steps": 5, "batch": 64, "warm_steps": 0, "maker_steps": 1}
+        return cls(
+            critic=CriticSize(width=32, depth=1, apart=False),
+            teaching=Classroom(part_rows=1_000, made=64, anchor=0.0, learning_rate=1e-3, **steps),
+        )
 
     @property
     def relation(self) -> Relation:

@@ -69,7 +69,7 @@ class CriticShape:
         self, weights: Weights, numbers: Float[Array, " number"], taps: Mapping[str, Array]
     ) -> tuple[Float[Array, ""], dict[str, Array]]:
         """The score of one row with taps added to what layers give out, and what went into each layer."""
-        hidden, notes = self._seen(numbers), {}
+        hidden, notes = self.seen(numbers), {}
         for place in range(len(self.layers)):
             notes[f"into{place}"] = hidden
             hidden = weights[f"weight{place}"] @ hidden + weights[f"bias{place}"] + taps[f"layer{place}"]
@@ -77,7 +77,8 @@ class CriticShape:
                 hidden = jax.nn.leaky_relu(hidden, 0.1)
         return hidden[0], notes
 
-    def _seen(self, numbers: Float[Array, " number"]) -> Float[Array, " seen"]:
+    def seen(self, numbers: Float[Array, " number"]) -> Float[Array, " seen"]:
+        """What goes into the first layer: a row around zero, and once more where its label is."""
         centred = 2 * numbers - 1
         if self.label is None:
             return centred
