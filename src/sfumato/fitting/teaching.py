@@ -48,10 +48,10 @@ class Classroom:
 
     parts: int | None = None
     part_rows: int = 50
-    rounds: int = 100
+    rounds: int = 60
     made: int = 16
     warm_steps: int = 20
-    local_steps: int = 3
+    local_steps: int = 1
     batch: int = 32
     maker_steps: int = 5
     learning_rate: float = 1e-2

@@ -89,6 +89,6 @@ def tiny_class() -> dict[str, Any]:
     return {
         "generator": GeneratorSize(latent=2, width=4, depth=1),
         "critic": CriticSize(width=4, depth=1),
-        "teaching": Classroom(parts=3, rounds=2, made=2, local_steps=1, batch=2),
+        "teaching": Classroom(parts=3, rounds=2, made=2, warm_steps=1, batch=2, maker_steps=1),
         "marginals": MarginalShare(rounds=1, bins=8),
     }

@@ -41,8 +41,8 @@ class PateGan:
 
     label: str | None = None
     generator: GeneratorSize = GeneratorSize(width=64, depth=1)
-    critic: CriticSize = CriticSize(width=32)
-    teaching: Classroom = Classroom()
+    critic: CriticSize = CriticSize(width=16)
+    teaching: Classroom = Classroom(rounds=30, made=60, learning_rate=3e-3)
     marginals: MarginalShare = MarginalShare()
 
     def __post_init__(self) -> None:
