@@ -67,7 +67,8 @@ bench-hflow: install
 
 bench-gan: install
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"
-	$(BIN)/python -m benchmarks.gan_ablation
+	$(BIN)/python -m benchmarks.gan_ablation all private-hflow/tables private-hflow/gan
+	$(BIN)/python -m benchmarks.results
 
 # Many hours on two cores, for the same reason.
 bench-hflow-figures: install

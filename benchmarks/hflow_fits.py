@@ -60,8 +60,16 @@ def without_label(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name != "label"}
 
 
-def fit(data: Packed, method: Any, *, epsilon: float, delta: float, private: bool = True) -> tuple[Any, dict[str, Any]]:
-    """A fitted model, and what it took and cost."""
+def fit(
+    data: Packed,
+    method: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    private: bool = True,
+    public: dict[str, np.ndarray] | None = None,
+) -> tuple[Any, dict[str, Any]]:
+    """A fitted model, and what it took and cost; ``public`` are cells of rows that nobody need protect."""
     from sfumato.encoding.layout import layout_of
     from sfumato.privacy import Budget, Curator, Ledger, Randomness
     from sfumato.privacy.accounting import headline
@@ -73,6 +81,7 @@ def fit(data: Packed, method: Any, *, epsilon: float, delta: float, private: boo
     rows = {"low": data.low, "width": data.width}
     start = time.perf_counter()
     curator = doors(rows, ledger=ledger, randomness=Randomness.from_os(), public_size=data.schema.rows)
+    curator = curator if public is None else curator.holding(rows, public)
     model = method.fit(curator, layout_of(data.schema))
     seconds = time.perf_counter() - start
     stated = headline(ledger.events, ledger.adjacency, delta).epsilon

@@ -66,5 +66,5 @@ for _key, (_, _, _merf) in _PRINTED.items():
         OTHERS["DP-MERF"][_key]["open"] = _merf
 """The printed figures of every other method of tables 1 to 3, by its name there, data set and metric."""
 
-NAMED = {"merf": "DP-MERF"}
-"""Methods of the registry by their names in the paper."""
+NAMED = {"merf": "DP-MERF", "dp-cgan": "DP-CGAN", "gs-wgan": "GS-WGAN", "dp-ctgan": "CTGAN"}
+"""Methods of the registry by their names in the paper; `dp-ctgan` is CTGAN where it is fitted without privacy."""

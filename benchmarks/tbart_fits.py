@@ -50,6 +50,17 @@ METHODS: dict[str, Method] = {
     "dp-merf (paper)": Method(name="merf", preset="paper"),
     "dp-ntk": Method(name="ntk"),
     "dp-ntk (paper)": Method(name="ntk", preset="paper"),
+    "dpgan": Method(name="dpgan"),
+    "dpgan (paper)": Method(name="dpgan", preset="paper"),
+    "dp-cgan": Method(name="dp-cgan"),
+    "dp-cgan (paper)": Method(name="dp-cgan", preset="paper"),
+    "dp-ctgan": Method(name="dp-ctgan"),
+    "dp-ctgan (paper)": Method(name="dp-ctgan", preset="paper"),
+    "gs-wgan": Method(name="gs-wgan"),
+    "gs-wgan (paper)": Method(name="gs-wgan", preset="paper"),
+    "pate-gan": Method(name="pate-gan"),
+    "pate-gan (paper)": Method(name="pate-gan", preset="paper"),
+    "pate-ctgan": Method(name="pate-ctgan"),
 }
 """What is compared, by label."""
 

@@ -18,6 +18,7 @@ from sfumato.audit.one_run import corner_rows, one_run, right_guesses
 from sfumato.audit.white_box import observe, repeatable_randomness
 from sfumato.fitting.clipping import Clipping
 from sfumato.fitting.matching import Training
+from sfumato.fitting.teaching import Classroom
 from sfumato.privacy import (
     AbsoluteClip,
     Adjacency,
@@ -28,6 +29,7 @@ from sfumato.privacy import (
     Relation,
     ScoreQuery,
     factored,
+    teachers,
 )
 from sfumato.privacy.accounting import headline
 from sfumato.privacy.clipping import GRID, FlatClip
@@ -35,7 +37,7 @@ from sfumato.privacy.factors import VectorRule
 from sfumato.privacy.laplace import laplace_scale
 from sfumato.privacy.noise import gaussian_integers
 from sfumato.privacy.queries import count_query
-from sfumato.synthesizers import REGISTRY, HFlow, Maf, Mog
+from sfumato.synthesizers import REGISTRY, HFlow, Maf, Mog, PateGan
 
 CONFIDENCE = 0.999
 
@@ -52,10 +54,10 @@ def watched(method, *, epsilon=4.0, canaries=10_000, participation="full", seed=
     )
 
 
-CHOOSING = {"aim": 0.7, "mst": 0.5, "gs-wgan": 0.2, "pate-gan": 0.2, "pate-ctgan": 0.2}
-"""Methods that choose or ask teachers, and the share of the certified epsilon that their sums alone show.
+CHOOSING = {"aim": 0.7, "mst": 0.5}
+"""Methods that choose, and the share of the certified epsilon that their sums alone show.
 
-Choices and answers of teachers are charged and not looked at; those have 85 % of the budget.
+Choices are charged and not looked at.
 """
 
 
@@ -68,6 +70,7 @@ def test_the_sums_of_methods_that_choose_show_their_part(method):
 
 BY_GRADIENTS = ("chain", "dp-cgan", "dp-ctgan", "dpgan", "hflow", "maf", "tbart")
 FEWER = {"mog": {"components": 2, "rounds": 6}, **{key: {"steps": 60} for key in BY_GRADIENTS}}
+FEWER |= {key: {"teaching": Classroom(rounds=3)} for key in ("gs-wgan", "pate-gan", "pate-ctgan")}
 FEWER |= {key: {"training": Training(steps=1, batch=2)} for key in ("merf", "ntk")}
 """Settings that take less time, with sums of the same kind."""
 
@@ -126,6 +129,47 @@ def test_a_broken_laplace_sum_is_found_out(bug, monkeypatch):
         monkeypatch.setattr(AbsoluteClip, "factors", _no_clip)
     seen = watched(LAPLACE, epsilon=1.0, canaries=20_000 if bug == "Euclidean clip" else 4_000)
     assert seen.finding(CONFIDENCE).violated
+
+
+# Teachers on parts, of which one unit turns the answer of one round
+
+TEACHERS = PateGan(teaching=Classroom(rounds=3))
+
+
+@pytest.mark.parametrize(("participation", "least"), [("full", 0.75), ("planned", 0.4)])
+def test_units_of_several_rows_turn_one_part_round(participation, least):
+    """One part, however many rows a unit has: most of epsilon, and no more, is seen of it; less by error rates."""
+    seen = watched(TEACHERS, canaries=3_000, max_rows=3, participation=participation, seed=3)
+    assert seen.faults == () and least <= seen.finding(CONFIDENCE).ratio <= 1
+
+
+BROKEN_TEACHERS = {
+    "half the noise": lambda patch: patch.setattr(teachers, "gaussian_integers", _half_noise),
+    "noise of one bound": lambda patch: patch.setattr(curator_module, "SENSITIVITY", 1),
+    "noise of one round": lambda patch: patch.setattr(curator_module, "sqrt", lambda number: 1.0),
+    "no clipping": lambda patch: patch.setattr(FlatClip, "factors", _no_clip),
+}
+
+
+@pytest.mark.parametrize("defect", BROKEN_TEACHERS)
+def test_broken_teachers_are_found_three_times_of_three(defect, monkeypatch):
+    """One run of 3,000 canaries is three audits of 1,000; the sound door passes the same ones in the next test."""
+    BROKEN_TEACHERS[defect](monkeypatch)
+    seen = watched(TEACHERS, canaries=3_000, seed=3)
+    assert [part.finding(CONFIDENCE).violated for part in seen.parts(3)] == [True] * 3
+
+
+def test_the_same_audits_find_nothing_in_sound_teachers():
+    """False alarms: three in a thousand."""
+    found = [part.finding(CONFIDENCE) for part in watched(TEACHERS, canaries=3_000, seed=3).parts(3)]
+    assert not any(finding.violated for finding in found)
+    assert min(finding.lower for finding in found) > 1, "each still shows something"
+
+
+@pytest.mark.parametrize("defect", ["every second step", "both arrays"])
+def test_noise_of_teachers_that_is_used_twice_is_told(defect, monkeypatch):
+    monkeypatch.setattr(teachers, "gaussian_integers", NOISE_USED_TWICE[defect])
+    assert any("related" in fault for fault in watched(TEACHERS, canaries=1_000).faults)
 
 
 def test_a_unit_of_two_rows_is_audited_as_one():

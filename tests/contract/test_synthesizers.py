@@ -46,7 +46,7 @@ TINY_GAN = {
 TINY_CLASS = {
     "generator": GeneratorSize(latent=2, width=4, depth=1),
     "critic": CriticSize(width=4, depth=1),
-    "teaching": Classroom(parts=3, rounds=2, made=2, local_steps=1, batch=2),
+    "teaching": Classroom(parts=3, rounds=2, made=2, warm_steps=1, batch=2, maker_steps=1),
     "marginals": MarginalShare(rounds=1, bins=8),
 }
 SMALL, SHORT = GeneratorSize(latent=2, width=4, depth=1), Training(steps=2, batch=8)

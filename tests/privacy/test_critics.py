@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from sfumato.fitting.critic_loss import Scene, real_part
+from sfumato.fitting.critic_loss import Scene, real_part, row_norms
 from sfumato.fitting.critics import WholeCritic, part_of, steepness
 from sfumato.fitting.grouped_critic import GroupedCritic, Grouping, grouped_critic
 from sfumato.models.generators.blocks import Block, RowBlocks
@@ -42,6 +42,22 @@ def cells(num, seed=4):
         "low": jnp.asarray(low, jnp.float32),
         "width": jnp.asarray(np.tile([1 / 3, 0.0, 0.25], (num, 1)), jnp.float32),
     }
+
+
+def test_a_critic_that_sees_labels_apart_is_bounded_by_the_same_factors():
+    """Its first layer has weights for each label; of a row all but those of its own label are given no gradient."""
+    shape = CriticShape(BLOCKS.width, width=5, depth=1, label=(0, 3))
+    weights = shape.start(jax.random.key(1))
+    rows = jax.vmap(lambda low, width: BLOCKS.embed(low, width, jnp.full(3, 0.5)))(*cells(20).values())
+    one = lambda row: jax.grad(lambda weights: real_part("log", shape.score(weights, row)))(weights)
+    gradients = jax.vmap(one)(rows)
+    first = np.asarray(gradients["weight0"]).reshape(20, 5, 4, BLOCKS.width)
+    mine = np.argmax(np.asarray(rows[:, :3]), axis=1)
+    moved = np.abs(first[:, :, 1:]).max(axis=(1, 3)) > 0
+    assert np.array_equal(moved, np.arange(3) == mine[:, None])
+    norms = jax.vmap(lambda row: row_norms(shape, weights, row, lambda score: real_part("log", score)))(rows)
+    expected = jax.vmap(lambda tree: jnp.linalg.norm(ravel_pytree(tree)[0]))(gradients)
+    np.testing.assert_allclose(jnp.sqrt(jnp.sum(norms**2, axis=1)), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("follow", ["still", "noisy"])

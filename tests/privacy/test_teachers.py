@@ -1,5 +1,6 @@
 """Teachers on disjoint parts: what a unit can move, that no part sees another's rows, and what is charged."""
 
+from dataclasses import replace
 from math import sqrt
 
 import jax
@@ -13,7 +14,7 @@ from sfumato.privacy.accounting import headline
 from sfumato.privacy.clipping import GRID
 from sfumato.privacy.events import GaussianSum
 from sfumato.privacy.step import PrivateRows
-from sfumato.privacy.teachers import Dealt, TeacherPlan, Teaching, deal, first_rows, step_total
+from sfumato.privacy.teachers import Dealt, TeacherPlan, Teaching, deal, first_rows, step_total, warmed
 
 PARTS = 7
 PLAN = TeacherPlan(parts=PARTS, steps=3, batch=4, num_entries=3, bound=0.5)
@@ -105,6 +106,59 @@ def test_a_mutant_whose_parts_share_rows_is_told_apart():
     others = np.arange(PARTS) != 3
     assert np.array_equal(states[0][0][others], states[1][0][others])
     assert not np.array_equal(states[0][1][others], states[1][1][others])
+
+
+def warm_states(values, parts, warm_steps=5):
+    plan, rows = replace(PLAN, warm_steps=warm_steps), rows_of(values)
+    key_of = lambda step: jax.random.fold_in(jax.random.key(1), step)
+    with jax.enable_x64(True):
+        dealt, states = Dealt.of(parts, PARTS, rows.real.shape[0]), jnp.zeros((PARTS, 3), jnp.float32)
+        return np.asarray(warmed(TEACHING, plan, states, jnp.zeros(3, jnp.float32), rows, dealt, key_of))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_before_the_first_answer_a_row_moves_its_own_part_alone(seed):
+    (values, parts), (more, dealt) = neighbours(seed)
+    before, after = warm_states(values, parts), warm_states(more, dealt)
+    others = np.arange(PARTS) != dealt[-1]
+    assert np.array_equal(before[others], after[others]) and np.any(before)
+    assert not np.array_equal(before[~others], after[~others])
+    assert not np.any(warm_states(values, parts, warm_steps=0))
+
+
+def test_learning_before_the_first_answer_costs_nothing_and_is_done_once():
+    """The answer is how often a part has learnt: after five steps before the first it says six, seven, eight."""
+    count = Teaching(
+        learn=lambda state, public, rows, key: state + 1,
+        answer=lambda state, public: 0.01 * state,
+        update=lambda total, public: (public[0] + total, public[1] + 1),
+    )
+    found, events = [], []
+    for warm_steps in (0, 5):
+        ledger = Ledger(Budget(epsilon=1.0, delta=1e-6), Adjacency())
+        plan = TeacherPlan(parts=2, steps=3, batch=1, num_entries=1, bound=1.0, warm_steps=warm_steps)
+        start = (jnp.zeros(1, jnp.float32), jnp.zeros((), jnp.int32))
+        given = {"plan": plan, "purpose": "counts"}
+        told = curator_of(ledger).noisy_teachers(count, jnp.zeros((2, 1), jnp.float32), start, **given)
+        found.append(float(told[0][0]))
+        events.append(ledger.events)
+        assert int(told[1]) == 3
+    assert events[0] == events[1], "what does not leave is not charged"
+    # The noise is the same in both runs: 2 parts * 0.01 * ((6 + 7 + 8) - (1 + 2 + 3)), but for the grid.
+    assert found[1] - found[0] == pytest.approx(0.3, abs=1e-3)
+
+
+def test_all_parts_are_shown_the_same_and_never_by_a_key_of_a_part():
+    """What is shown comes from a key of its own: what parts draw does not depend on how it is used."""
+    seen = Teaching(
+        show=lambda public, key: jax.random.uniform(key, (3,), jnp.float32),
+        learn=lambda state, shown, rows, key: jnp.stack([shown[0], jax.random.uniform(key, (), jnp.float32), shown[2]]),
+        answer=lambda state, shown: state,
+        update=TEACHING.update,
+    )
+    _, states = totals(np.ones(60), np.arange(60) % PARTS, teaching=seen, steps=1)
+    assert len(np.unique(states[:, 0])) == 1 and len(np.unique(states[:, 1])) == PARTS
+    assert states[0, 0] not in states[:, 1]
 
 
 def test_units_go_to_one_part_and_keep_it():

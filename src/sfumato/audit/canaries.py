@@ -22,19 +22,21 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 from scipy.stats import binom
 
+from sfumato.audit.teacher_canaries import GROUP, groups, listening, scores_of, silence
 from sfumato.checks import whole
 from sfumato.privacy import Adjacency, Curator, FixedSizeSampling, PoissonSampling, Relation, SgdPlan
 from sfumato.privacy.events import Event, ExponentialChoice, GaussianSum, LaplaceSum
 from sfumato.privacy.factors import FactoredLoss, Rule, VectorRule
 from sfumato.privacy.queries import CountQuery, DistanceQuery, ScoreQuery, SumQuery
+from sfumato.privacy.teachers import TeacherPlan
 
 Participation: TypeAlias = Literal["full", "planned"]
 
 _ASKED = 1000.0
 """How many clipping bounds a canary asks for. Unclipped it would still fit the 32-bit sum, and show."""
 
-_FULL_STEPS = 8
-"""Steps of a descent under full participation, where the number of steps changes no bound."""
+_FULL_STEPS, _TEACHER_STEPS = 8, 3
+"""Steps of a descent, and rounds of teachers, under full participation, where their number changes no bound."""
 
 
 @dataclass(frozen=True)
@@ -163,10 +165,31 @@ class CanaryCurator(Curator):
         self._charge(ExponentialChoice(epsilon=epsilon), query.purpose)
         return 0
 
-    def noisy_teachers(self, teaching: Any, states: Any, public: Any, *, plan: Any, purpose: str) -> Any:
-        """What was public at the start, charged but not looked at: what is thrown away can only loosen the bound."""
-        self._charge(self._ledger.calibrate(lambda multiplier: GaussianSum(noise_multiplier=multiplier)), purpose)
+    def noisy_teachers(self, teaching: Any, states: Any, public: Any, *, plan: TeacherPlan, purpose: str) -> Any:
+        """The real noisy sums of parts, with a canary in each; the method is given back what it started from."""
+        num, charged = self._canaries.num, len(self._ledger.entries)
+        event = self._ledger.calibrate(lambda multiplier: GaussianSum(noise_multiplier=multiplier))
+        steps = min(plan.steps, _TEACHER_STEPS) if self._participation == "full" else plan.steps
+        mine = replace(plan, parts=GROUP, batch=1, num_entries=2 * num, steps=steps, warm_steps=0)
+        asks = listening(num, _ASKED * plan.bound)
+        seen = super().noisy_teachers(asks, None, silence(num, steps), plan=mine, purpose=purpose) / plan.bound
+        multiplier: float = event.noise_multiplier  # type: ignore[union-attr]
+        self._note(purpose, event, *scores_of(seen, self._canaries.coins, multiplier), charged)
         return public
+
+    def _dealt(self, call: int, num_parts: int) -> Any:
+        """Nothing yet: every group of canaries has a dealing of its own."""
+        return None
+
+    def _teach(self, teaching: Any, carry: Any, held: Any, **given: Any) -> Any:
+        """The real rounds for each group of canaries, and what was heard at their own coordinates."""
+        num, index = self._canaries.num, self._canaries.rows(self._ledger.adjacency)["index"]
+        found = np.zeros(carry[1]["seen"].shape)
+        for places, states, dealt in groups(index, num, self._rows.real.shape[0]):
+            heard = super()._teach(teaching, (states, carry[1]), (dealt, held[1]), **given)
+            both = np.concatenate([places, num + places])
+            found[:, both] = np.asarray(heard["seen"], np.float64)[:, both]
+        return found
 
     def noisy_descent(
         self, loss: Any, params: Any, state: Any, *, plan: SgdPlan, update: Any, purpose: str

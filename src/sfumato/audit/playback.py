@@ -37,7 +37,7 @@ from sfumato.privacy.factors import FactoredLoss
 from sfumato.privacy.programs import Programs
 from sfumato.privacy.queries import CountQuery, DistanceQuery, ScoreQuery
 from sfumato.privacy.step import PrivateRows
-from sfumato.privacy.teachers import SENSITIVITY, answers, step_total
+from sfumato.privacy.teachers import SENSITIVITY, answers, step_total, warmed
 from sfumato.progress import Progress, quiet
 from sfumato.release.store import to_bytes
 from sfumato.synthesizers import Synthesizer
@@ -153,7 +153,9 @@ def _answers_total(teaching: Any, plan: Any) -> Any:
     loud = replace(teaching, answer=lambda *given: LOUD * teaching.answer(*given))
 
     def total(_: Any, carry: Any, rows: PrivateRows, dealt: Any, key: Array) -> Any:
-        given = (plan, *carry, rows, dealt, jax.random.wrap_key_data(key[:2]))
+        first, (states, public) = jax.random.wrap_key_data(key[:2]), carry
+        states = warmed(teaching, plan, states, public, rows, dealt, lambda step: jax.random.fold_in(first, step))
+        given = (plan, states, public, rows, dealt, first)
         # States too: an answer may be a vote, which hardly ever turns.
         alone = [
             part.reshape(plan.parts, -1).astype(jnp.float64) for part in jax.tree.leaves(answers(teaching, *given))

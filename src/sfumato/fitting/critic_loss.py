@@ -12,13 +12,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from sfumato.models.generators.conditional import condition_width, conditions
 from sfumato.models.generators.critic import CriticShape, Weights
 from sfumato.privacy.factors import MatrixRule, Rule, VectorRule
 
 Kind = Literal["wasserstein", "log"]
+
+MOST_APART = 8
+"""Up to how many labels a critic sees apart: it has weights for each of them."""
 
 
 def real_part(kind: Kind, score: Float[Array, ""]) -> Float[Array, ""]:
@@ -49,14 +52,28 @@ class Scene(eqx.Module):
         """The numbers of a row."""
         return self.embedder.blocks.width
 
+    @property
+    def label(self) -> tuple[int, int] | None:
+        """Where the label of a row begins and ends among its numbers, if it has one of few levels."""
+        return self._part(self.embedder.shape.label)
+
+    def _part(self, place: int | None) -> tuple[int, int] | None:
+        part = None if place is None else self.embedder.blocks.part(place)
+        return None if part is None or part.stop - part.start > MOST_APART else (part.start, part.stop)
+
     def real(self, row: Any, key: Array) -> Float[Array, " number"]:
         """A row of a table, from its cells: points are drawn in theirs."""
         share = jax.random.uniform(key, row["low"].shape, row["low"].dtype)
         return self.embedder.embed(row["low"], row["width"], share)
 
-    def made(self, generator: Any, key: Array) -> tuple[Float[Array, " number"], Float[Array, ""]]:
-        """A made row, hard as real ones are, with the gradient of a relaxed one; and what it cost its maker besides."""
-        made = generator.relaxed(key, temperature=self.temperature, straight=True)
+    def made(
+        self, generator: Any, key: Array, label: Int[Array, ""] | None = None
+    ) -> tuple[Float[Array, " number"], Float[Array, ""]]:
+        """A made row, hard as real ones are, with the gradient of a relaxed one; and what it cost its maker besides.
+
+        Its label, if it has one, is drawn by its share where none is given.
+        """
+        made = generator.relaxed(key, label, temperature=self.temperature, straight=True)
         return made, jnp.zeros((), made.dtype)
 
 
@@ -65,12 +82,18 @@ class ConditionalScene(Scene):
 
     A private row brings its own condition: that of a column which is picked evenly by the row's own key, so that rows
     need not be looked for by their levels, which would tell who there is. Made rows get conditions by bought shares,
-    and pay where they do not keep them.
+    and pay where they do not keep them. ``place`` is the feature that critics take for the label, if any.
     """
+
+    place: int | None = eqx.field(static=True, default=None)
 
     @property
     def inputs(self) -> int:
         return self.embedder.blocks.width + condition_width(self.embedder.blocks)
+
+    @property
+    def label(self) -> tuple[int, int] | None:
+        return self._part(self.place)
 
     def real(self, row: Any, key: Array) -> Float[Array, " number"]:
         first, second = jax.random.split(key)
@@ -80,7 +103,9 @@ class ConditionalScene(Scene):
         mine = np.repeat(np.arange(len(widths)), widths) == column
         return jnp.concatenate([numbers, jnp.where(mine, self.embedder.asked(numbers), 0.0)])
 
-    def made(self, generator: Any, key: Array) -> tuple[Float[Array, " number"], Float[Array, ""]]:
+    def made(
+        self, generator: Any, key: Array, label: Int[Array, ""] | None = None
+    ) -> tuple[Float[Array, " number"], Float[Array, ""]]:
         first, second, third = jax.random.split(key, 3)
         condition = generator.draw_condition(first)
         outputs = generator.outputs(second, condition)

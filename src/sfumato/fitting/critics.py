@@ -20,13 +20,19 @@ from sfumato.privacy import FlatClip
 
 @dataclass(frozen=True, kw_only=True)
 class CriticSize:
-    """The size of a critic: hidden units, hidden layers."""
+    """The size of a critic: hidden units, hidden layers; whether it sees rows of each label apart (``CriticShape``)."""
 
     width: int = 64
     depth: int = 1
+    apart: bool = True
 
     def __post_init__(self) -> None:
         whole(1, width=self.width, depth=self.depth)
+
+
+def critic_shape(scene: Scene, size: CriticSize) -> CriticShape:
+    """The shape of a critic of what a scene shows; where rows have a label of few levels, it is seen apart."""
+    return CriticShape(scene.inputs, size.width, size.depth, scene.label if size.apart else None)
 
 
 class CriticRule(Protocol):

@@ -3,12 +3,14 @@
 Every unit goes to one of m parts, drawn by itself and in secret. Each part has a state, which learns from rows of its
 own part, from what is public, and from nothing else. In each of T steps all parts learn and answer with a vector, which
 is clipped to a norm of B; the sum over parts plus Gaussian noise of deviation s = sigma * 2 B leaves, on the grid of
-whole numbers, and what is public moves on. States never leave.
+whole numbers, and what is public moves on. States never leave. Parts may learn for some steps before the first
+answer (``warm_steps``); since nothing leaves in these, they cost nothing.
 
 Privacy. Take tables that differ in one unit. Fix the parts that all other units were dealt to: the dealing is
 independent by unit, so it is the same in law for both tables, and the unit in question is in one part, j. Given what
-came out so far, all that a part but j does is the same for both tables: its rows, its random draws (they come from keys
-of its own place) and what is public. So the sums of a step differ in the clipped vectors of part j alone: two
+came out so far, all that a part but j does is the same for both tables, before the first answer and after it: its
+rows, its random draws (they come from keys of its own place), what is public, and what all parts are shown (a function
+of what is public and of a key of the step). So the sums of a step differ in the clipped vectors of part j alone: two
 vectors of norm B at most, which lie 2 B apart at most, not B, since the part answers in both tables. A step is a
 Gaussian sum of multiplier sigma. T of them, each chosen after the answers before it, are exactly one Gaussian sum of
 multiplier sigma / sqrt(T) (Dong, Roth, Su 2022, corollary 2). That is what is charged, before the first step. Mixing
@@ -52,6 +54,8 @@ SENSITIVITY = 2
 class TeacherPlan:
     """How many parts, steps and rows of a part a step, how long an answer is, and the bound of its norm.
 
+    In ``warm_steps`` before the first step parts learn and do not answer.
+
     >>> TeacherPlan(parts=10, steps=100, batch=32, num_entries=5, bound=1.0).clip.bound
     1.0
     """
@@ -61,11 +65,13 @@ class TeacherPlan:
     batch: int
     num_entries: int
     bound: float
+    warm_steps: int = 0
 
     def __post_init__(self) -> None:
+        whole(0, warm_steps=self.warm_steps)
         whole(1, parts=self.parts, steps=self.steps, batch=self.batch, num_entries=self.num_entries)
         between(1, MOST_ROWS_AT_ONCE, parts=self.parts)
-        between(1, 10**7, steps=self.steps)
+        between(1, 10**7, steps=self.steps + self.warm_steps)
         between(1e-6, 1e6, bound=self.bound)
 
     @property
@@ -78,13 +84,15 @@ class TeacherPlan:
 class Teaching:
     """The functions of one part, and of what is public.
 
-    ``learn(state, public, rows, key)`` gives the state of a part after a batch of its own rows, ``answer(state,
-    public)`` its vector. ``update(total, public)`` is post-processing of the noisy sum.
+    ``show(public, key)`` is what all parts are shown in a step. ``learn(state, shown, rows, key)`` gives the state of a
+    part after a batch of its own rows, ``answer(state, shown)`` its vector. ``update(total, public)`` is
+    post-processing of the noisy sum.
     """
 
     learn: Callable[[Any, Any, Any, Array], Any]
     answer: Callable[[Any, Any], Array]
     update: Callable[[Array, Any], Any]
+    show: Callable[[Any, Array], Any] = lambda public, key: public
 
 
 class Dealt(eqx.Module):
@@ -131,21 +139,37 @@ def deal(first_rows: Int[np.ndarray, " row"], key: Array, call: int, num_parts: 
     return (words[first_rows] % np.uint32(num_parts)).astype(np.int64)
 
 
+def _learnt(
+    teaching: Teaching, plan: TeacherPlan, states: Any, public: Any, rows: PrivateRows, dealt: Dealt, key: Array
+) -> tuple[Any, Any]:
+    """The states after a step, each from rows of its own part, and what all parts were shown."""
+    shown = teaching.show(public, jax.random.fold_in(key, plan.parts))  # no part has this place
+
+    def one(state: Any, part: Array) -> Any:
+        draw, inside = jax.random.split(jax.random.fold_in(key, part))
+        index = dealt.drawn(part, draw, plan.batch)
+        batch = jax.tree.map(lambda column: column[index], rows.columns)
+        learnt = teaching.learn(state, shown, batch, inside)
+        some = dealt.counts[part] > 0
+        return jax.tree.map(lambda new, old: jnp.where(some, new, old).astype(old.dtype), learnt, state)
+
+    return jax.vmap(one)(states, jnp.arange(plan.parts)), shown
+
+
+def warmed(
+    teaching: Teaching, plan: TeacherPlan, states: Any, public: Any, rows: PrivateRows, dealt: Dealt, key_of: Any
+) -> Any:
+    """The states after the steps before the first answer; ``key_of`` gives the key of a step by its number."""
+    learn = lambda step, states: _learnt(teaching, plan, states, public, rows, dealt, key_of(step))[0]
+    return jax.lax.fori_loop(plan.steps, plan.steps + plan.warm_steps, learn, states)
+
+
 def answers(
     teaching: Teaching, plan: TeacherPlan, states: Any, public: Any, rows: PrivateRows, dealt: Dealt, key: Array
 ) -> tuple[Any, Float[Array, "part entry"]]:
     """The states after a step, and the answer of each part, before it is clipped."""
-
-    def one(state: Any, part: Array) -> tuple[Any, Array]:
-        draw, inside = jax.random.split(jax.random.fold_in(key, part))
-        index = dealt.drawn(part, draw, plan.batch)
-        batch = jax.tree.map(lambda column: column[index], rows.columns)
-        learnt = teaching.learn(state, public, batch, inside)
-        some = dealt.counts[part] > 0
-        state = jax.tree.map(lambda new, old: jnp.where(some, new, old).astype(old.dtype), learnt, state)
-        return state, teaching.answer(state, public)
-
-    states, vectors = jax.vmap(one)(states, jnp.arange(plan.parts))
+    states, shown = _learnt(teaching, plan, states, public, rows, dealt, key)
+    vectors = jax.vmap(lambda state: teaching.answer(state, shown))(states)
     if vectors.shape != (plan.parts, plan.num_entries):  # another shape would meet the noise in another one
         raise ArgumentError(f"Expected an answer of {plan.num_entries} entries a part.")
     return states, vectors
@@ -164,21 +188,24 @@ def compiled_teachers(teaching: Teaching, plan: TeacherPlan, call: int) -> Calla
     """A function (carry, held, rows, key, start, stop) -> carry of steps: learn, answer, noise, update.
 
     ``held`` are the dealt rows and the deviation of the noise in grid units. Rows are an argument of the compiled
-    function and never a constant in it.
+    function and never a constant in it. Steps without an answer come before the first, with numbers after the last.
     """
 
     @jax.jit
     def run(carry: Any, held: Any, rows: PrivateRows, key: Array, start: Array, stop: Array) -> Any:
         dealt, deviation = held
+        key_of = lambda step: jax.random.wrap_key_data(keystream(key, nonce(call, step, Stream.ROWS), 2))
 
         def one(step: Array, carry: Any) -> Any:
             states, public = carry
-            inside = jax.random.wrap_key_data(keystream(key, nonce(call, step, Stream.ROWS), 2))
-            states, total = step_total(teaching, plan, states, public, rows, dealt, inside)
+            states, total = step_total(teaching, plan, states, public, rows, dealt, key_of(step))
             noise = gaussian_integers(key, nonce(call, step, Stream.NOISE), plan.num_entries, deviation)
             noisy = ((total + noise) * (plan.bound / GRID)).astype(jnp.float32)
             return states, teaching.update(noisy, public)
 
+        if plan.warm_steps:
+            warm = lambda states: warmed(teaching, plan, states, carry[1], rows, dealt, key_of)
+            carry = (jax.lax.cond(start == 0, warm, lambda states: states, carry[0]), carry[1])
         return jax.lax.fori_loop(start, stop, one, carry)
 
     return run

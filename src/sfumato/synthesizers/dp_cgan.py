@@ -50,6 +50,20 @@ class DpCgan:
     def __post_init__(self) -> None:
         self._game(self.label)
 
+    @classmethod
+    def paper(cls, label: str | None = None) -> Self:
+        """The sizes of the paper and its code, which are for images: one hidden layer of 128 units on either side,
+        600 rows a step, a bound of 1.1, no penalty. Labels still need their bought shares, and Adam moves the critic.
+        """
+        return cls(
+            label=label,
+            generator=GeneratorSize(latent=100, width=128, depth=1),
+            critic=CriticSize(width=128, depth=1, apart=False),
+            game=Game(made=600, learning_rate=1e-3, averaging=0.0, penalty=0.0),
+            batch=600,
+            clip=1.1,
+        )
+
     @property
     def relation(self) -> Relation:
         return PoissonSampling.relation

@@ -12,12 +12,11 @@ from sfumato.errors import ArgumentError
 from sfumato.fitting.adversarial import Game, play_game, public_look
 from sfumato.fitting.batches import sampling_rate
 from sfumato.fitting.critic_loss import Scene
-from sfumato.fitting.critics import CriticRule, CriticSize, WholeCritic
+from sfumato.fitting.critics import CriticRule, CriticSize, WholeCritic, critic_shape
 from sfumato.fitting.generator_start import GeneratorSize, label_place, start_generator
 from sfumato.fitting.grouped_critic import Grouping, grouped_critic
 from sfumato.fitting.marginals import MarginalShare
 from sfumato.fitting.selection import Selection, choose_models
-from sfumato.models.generators.critic import CriticShape
 from sfumato.models.generators.generator import Generator
 from sfumato.models.generators.union import GeneratorUnion
 from sfumato.privacy import Curator, PoissonSampling, Relation, SgdPlan
@@ -124,7 +123,7 @@ class DpGan:
 
     def _critic(self, curator: Curator, generator: Generator, key: Array) -> CriticRule:
         scene = Scene(generator)
-        shape = CriticShape(scene.inputs, self.critic.width, self.critic.depth)
+        shape = critic_shape(scene, self.critic)
         if self.grouping is None:
             return WholeCritic(scene, shape, self.game.loss, self.clip)
         first, second = jax.random.split(key)

@@ -7,15 +7,16 @@ import jax
 
 from sfumato.checks import instance
 from sfumato.encoding.layout import Layout
-from sfumato.fitting.critic_loss import ConditionalScene, Scene
+from sfumato.fitting.critic_loss import Scene
 from sfumato.fitting.critics import CriticSize
-from sfumato.fitting.generator_start import GeneratorSize, start_generator
+from sfumato.fitting.generator_start import GeneratorSize, label_place, start_generator
 from sfumato.fitting.marginals import MarginalShare, buy_marginals
 from sfumato.fitting.teaching import Classroom, teach_generator
 from sfumato.models.generators.conditional import ConditionalGenerator
 from sfumato.models.generators.generator import Generator
 from sfumato.privacy import Curator, PoissonSampling, Relation
-from sfumato.synthesizers.dp_ctgan import start_conditional
+from sfumato.synthesizers.dp_cgan import default_label
+from sfumato.synthesizers.dp_ctgan import conditional_scene, start_conditional
 from sfumato.synthesizers.gs_wgan import tiny_class
 
 __all__ = ["Classroom", "CriticSize", "GeneratorSize", "MarginalShare", "PateCtgan", "PateGan"]
@@ -28,6 +29,7 @@ class PateGan:
     Guarantees: (epsilon, delta) for one unit, all of whose rows are in one part. No likelihood.
     Cost: Gaussian sums for the one-way marginals (15 % of the budget), and one for the votes of all rounds together.
     Public implementations leave votes uncharged; here all are paid for before the first.
+    ``label`` is a column that rows are made for; by default the last one of 2 to 64 values.
     Reference: Jordon, Yoon, van der Schaar 2019, "PATE-GAN", with Gaussian noise on votes in place of Laplace noise, as
     Papernot et al. 2018 propose.
     """
@@ -37,9 +39,10 @@ class PateGan:
     reference: ClassVar[str] = "Jordon, Yoon, van der Schaar 2019 (ICLR)"
     can: ClassVar[tuple[str, ...]] = ("sample",)
 
+    label: str | None = None
     generator: GeneratorSize = GeneratorSize(width=64, depth=1)
-    critic: CriticSize = CriticSize(width=32)
-    teaching: Classroom = Classroom()
+    critic: CriticSize = CriticSize(width=16)
+    teaching: Classroom = Classroom(rounds=30, made=60, learning_rate=3e-3)
     marginals: MarginalShare = MarginalShare()
 
     def __post_init__(self) -> None:
@@ -47,6 +50,18 @@ class PateGan:
         instance(CriticSize, critic=self.critic)
         instance(Classroom, teaching=self.teaching)
         instance(MarginalShare, marginals=self.marginals)
+
+    @classmethod
+    def paper(cls) -> Self:
+        """The sizes of the paper: a teacher for 1,000 rows, one of the numbers that it tries; five steps of 64 rows a
+        round, 64 made rows, nothing before the first round. It measures no marginals and its student is a network;
+        both are as they are here, since single columns would be noise without the first.
+        """
+        steps = {"local_steps": 5, "batch": 64, "warm_steps": 0, "maker_steps": 1}
+        return cls(
+            critic=CriticSize(width=32, depth=1, apart=False),
+            teaching=Classroom(part_rows=1_000, made=64, anchor=0.0, learning_rate=1e-3, **steps),
+        )
 
     @property
     def relation(self) -> Relation:
@@ -62,7 +77,8 @@ class PateGan:
 
     def fit(self, curator: Curator, layout: Layout) -> Generator | ConditionalGenerator:
         first, second = jax.random.split(curator.start_key())
-        generator = start_generator(curator, layout, self.generator, self.marginals, label=None, key=first)
+        label = self.label or default_label(layout)
+        generator = start_generator(curator, layout, self.generator, self.marginals, label=label, key=first)
         return teach_generator(curator, generator, Scene(generator), self.critic, self.teaching, "votes", key=second)
 
 
@@ -80,7 +96,8 @@ class PateCtgan(PateGan):
 
     def fit(self, curator: Curator, layout: Layout) -> Generator | ConditionalGenerator:
         first, second = jax.random.split(curator.start_key())
+        place = label_place(layout, self.label or default_label(layout))  # refused before anything is spent
         marginals = buy_marginals(curator, layout, self.marginals)
-        maker = start_conditional(layout, self.generator, marginals, key=first)
-        scene = ConditionalScene(maker) if isinstance(maker, ConditionalGenerator) else Scene(maker)
+        maker = start_conditional(layout, self.generator, marginals, place, key=first)
+        scene = conditional_scene(maker, place)
         return teach_generator(curator, maker, scene, self.critic, self.teaching, "votes", key=second)

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from sfumato.checks import whole
+from sfumato.errors import ArgumentError
 
 Weights = dict[str, Array]
 
@@ -18,21 +19,31 @@ Weights = dict[str, Array]
 class CriticShape:
     """What goes in, and the hidden layers.
 
+    ``label`` is where the one-hot label of a row begins and ends, or None. Such a critic sees the row once more for
+    each label, and nothing there but for the row's own: what goes with a label is then told by weights of its own
+    and need not be found by hidden units. Reference: after the projection of Miyato and Koyama 2018.
+
     >>> CriticShape(10, width=4, depth=2).layers
     [(10, 4), (4, 4), (4, 1)]
+    >>> CriticShape(10, width=4, depth=1, label=(7, 9)).layers
+    [(30, 4), (4, 1)]
     """
 
     inputs: int
     width: int
     depth: int
+    label: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         whole(1, inputs=self.inputs, width=self.width, depth=self.depth)
+        if self.label is not None and not 0 <= self.label[0] < self.label[1] <= self.inputs:
+            raise ArgumentError("Expected a label that lies inside of a row.")
 
     @property
     def layers(self) -> list[tuple[int, int]]:
         """What goes in and what comes out of each layer."""
-        return list(pairwise([self.inputs, *[self.width] * self.depth, 1]))
+        copies = 1 if self.label is None else 1 + self.label[1] - self.label[0]
+        return list(pairwise([self.inputs * copies, *[self.width] * self.depth, 1]))
 
     def start(self, key: Array) -> Weights:
         """Weights before training: matrices by He's rule, no biases, and a last layer that says nothing yet."""
@@ -58,10 +69,18 @@ class CriticShape:
         self, weights: Weights, numbers: Float[Array, " number"], taps: Mapping[str, Array]
     ) -> tuple[Float[Array, ""], dict[str, Array]]:
         """The score of one row with taps added to what layers give out, and what went into each layer."""
-        hidden, notes = 2 * numbers - 1, {}
+        hidden, notes = self.seen(numbers), {}
         for place in range(len(self.layers)):
             notes[f"into{place}"] = hidden
             hidden = weights[f"weight{place}"] @ hidden + weights[f"bias{place}"] + taps[f"layer{place}"]
             if place < self.depth:
                 hidden = jax.nn.leaky_relu(hidden, 0.1)
         return hidden[0], notes
+
+    def seen(self, numbers: Float[Array, " number"]) -> Float[Array, " seen"]:
+        """What goes into the first layer: a row around zero, and once more where its label is."""
+        centred = 2 * numbers - 1
+        if self.label is None:
+            return centred
+        apart = jnp.outer(numbers[slice(*self.label)], centred)
+        return jnp.concatenate([centred, apart.reshape(-1)])
