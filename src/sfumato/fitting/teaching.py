@@ -22,6 +22,7 @@ from jaxtyping import Array, Float
 
 from sfumato.checks import positive, whole
 from sfumato.fitting.adversarial import Made, layers_of
+from sfumato.fitting.checkpoints import Checkpoints
 from sfumato.fitting.critic_loss import Scene, made_part, real_part
 from sfumato.fitting.critics import CriticSize, steepness
 from sfumato.models.generators.critic import CriticShape, Weights
@@ -75,10 +76,14 @@ def teach_generator(
     answers: Answers,
     *,
     key: Array,
-) -> Made:
-    """The generator after all rounds. Cost: one Gaussian sum for all of them, with all that is left of the budget."""
+    checkpoints: int = 1,
+) -> list[Made]:
+    """Generators along the rounds, the last after all of them.
+
+    Cost: one Gaussian sum for all rounds, with all that is left of the budget.
+    """
     shape = CriticShape(scene.inputs, size.width, size.depth)
-    room = _Room(scene, generator, shape, settings, answers)
+    room = _Room(scene, generator, shape, settings, answers, checkpoints)
     num_entries = settings.made * (shape.inputs if answers == "slopes" else 1)
     plan = TeacherPlan(
         parts=settings.num_parts(curator.declared_size),
@@ -93,7 +98,7 @@ def teach_generator(
     teaching = Teaching(learn=room.learn, answer=room.answer, update=update)
     public = room.start(second, third)
     public = curator.noisy_teachers(teaching, states, public, plan=plan, purpose=f"{answers} of critics on parts")
-    return room.generator(jax.tree.map(jnp.asarray, public["average"]))
+    return [room.generator(makers) for makers in room.times.each(public["kept"])]
 
 
 class _Room(eqx.Module):
@@ -104,6 +109,11 @@ class _Room(eqx.Module):
     shape: CriticShape = eqx.field(static=True)
     settings: Classroom = eqx.field(static=True)
     answers: Answers = eqx.field(static=True)
+    checkpoints: int = eqx.field(static=True)
+
+    @property
+    def times(self) -> Checkpoints:
+        return Checkpoints(num=self.checkpoints, turns=self.settings.rounds)
 
     def generator(self, makers: Any) -> Any:
         return eqx.tree_at(layers_of, self.skeleton, eqx.combine(makers, layers_of(self.skeleton)))
@@ -126,6 +136,7 @@ class _Room(eqx.Module):
         return {
             "makers": makers, "average": makers, "moments": moments, "student": student,
             "student_moments": student_moments, "key": key, "step": jnp.zeros((), jnp.int32),
+            "kept": self.times.start(makers),
         }  # fmt: skip
 
     def made(self, makers: Any, key: Array, num: int) -> tuple[Float[Array, "row number"], Array]:
@@ -190,7 +201,9 @@ class _Room(eqx.Module):
         makers = optax.apply_updates(public["makers"], change)
         past = jnp.minimum(0.9, (1 + public["step"]) / (10 + public["step"])).astype(jnp.float32)
         average = jax.tree.map(lambda mean, new: past * mean + (1 - past) * new, public["average"], makers)
-        return {**public, "makers": makers, "moments": moments, "average": average, "step": public["step"] + 1}
+        kept = self.times.kept(public["kept"], average, public["step"] + 1)
+        moved = {"makers": makers, "moments": moments, "average": average, "kept": kept, "step": public["step"] + 1}
+        return {**public, **moved}
 
     def _studied(self, mean: Float[Array, " row"], public: dict[str, Any]) -> dict[str, Any]:
         """The student after a step on made rows, with the labels that the noisy majority gives them."""
