@@ -85,13 +85,13 @@ class Maf:
 
     @classmethod
     def trials(cls) -> tuple[Self, ...]:
-        """With and without bought scales, ActNorm and its start, a bought prior, either sampling, a selection."""
+        """With and without bought scales, ActNorm and its start, a bought prior, a declared batch, either sampling."""
         tiny = cls(steps=2, blocks=1, width=4)
         return (
             tiny,
             replace(tiny, blocks=2, width=8, batch=20, prior=MixturePrior(components=2, rounds=1)),
             replace(tiny, batch=20, scaling=None, act_norm=True, activations=ActivationStart()),
-            replace(tiny, batch=20, sampling="fixed-size", selection=Selection(checkpoints=2)),
+            replace(tiny, batch=20, sampling="fixed-size"),
         )
 
     def plan(self, declared: int | None) -> SgdPlan:
