@@ -10,7 +10,7 @@ from sfumato.cli import main
 from sfumato.evaluation.metrics.density import can_score
 from sfumato.models.generators.blocks import blocks_of
 from sfumato.models.generators.generator import Generator, GeneratorShape
-from sfumato.models.generators.union import GeneratorUnion
+from sfumato.models.union import union_of
 from sfumato.privacy import Relation
 from sfumato.privacy.queries import count_query
 from sfumato.schema import Boolean, Categorical, Continuous, Integer, Schema
@@ -47,7 +47,7 @@ class Untrained:
         shape = GeneratorShape(blocks_of(layout, 1), latent=3, width=8, depth=2, label=1)
         if not self.members:
             return Generator.start(shape, key=curator.start_key())
-        return GeneratorUnion.of([Generator.start(shape, key=curator.start_key()) for _ in range(self.members)])
+        return union_of([Generator.start(shape, key=curator.start_key()) for _ in range(self.members)])
 
 
 @pytest.fixture(scope="module", params=[0, 2], ids=["one generator", "two"])

@@ -19,6 +19,7 @@ from rich.table import Table
 from sfumato.privacy.certificate import Certificate
 from sfumato.progress import Progress as ProgressCallback
 from sfumato.release.wording import event_words, flat, number, promise
+from sfumato.schema import Schema
 
 
 def say(text: str = "") -> None:
@@ -114,6 +115,16 @@ def certificate_parts(certificate: Certificate, rederived: float) -> list[Any]:
         facts("Assumptions", {str(place): text for place, text in enumerate(certificate.assumptions, start=1)}),
         facts("Versions", certificate.versions),
     ]
+
+
+def place_parts(schema: Schema) -> list[Any]:
+    """The places of a schema for a person; nothing where there are none."""
+    rows = []
+    for name, place in schema.places.items():
+        corners = sum(map(len, place.polygon or ()))
+        where = f"a polygon of {corners:,} corners" if corners else "the bounds of both columns"
+        rows.append((name, place.latitude, place.longitude, where))
+    return [listing("Places", ("place", "latitude", "longitude", "no row outside of"), rows)] if rows else []
 
 
 def brief_certificate(certificate: Certificate) -> Panel:

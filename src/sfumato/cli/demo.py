@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sfumato.cli.console import brief_certificate, listing, say
 from sfumato.cli.outputs import write_bytes
-from sfumato.encoding.values import canonicalise
+from sfumato.encoding.places import canonicalise
 from sfumato.errors import ArgumentError
 from sfumato.pipeline import fit
 from sfumato.progress import Progress

@@ -14,6 +14,7 @@ from sfumato.cli.console import (
     certificate_parts,
     fail,
     listing,
+    place_parts,
     print_json,
     print_rich,
     same,
@@ -147,7 +148,7 @@ def show(model: Model, *, json: Json = False) -> int:
         found = {"rederived_epsilon": rederived if protects else "infinity", "agrees": agrees}
         print_json({"certificate": stated, **found, "schema": release.schema.to_dict()})
     else:
-        print_rich(*certificate_parts(certificate, rederived))
+        print_rich(*certificate_parts(certificate, rederived), *place_parts(release.schema))
     if not agrees:
         fail("the stated epsilon is not what its charges add up to: do not trust this release")
     return 0 if agrees else 2

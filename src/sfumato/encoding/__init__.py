@@ -3,7 +3,7 @@
 from sfumato.encoding.codes import decode_codes, domain_sizes, encode_codes
 from sfumato.encoding.features import Cells, decode_features, encode_features
 from sfumato.encoding.layout import Feature, Layout, layout_of
-from sfumato.encoding.values import canonicalise
+from sfumato.encoding.places import canonicalise
 
 __all__ = [
     "Cells",

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sfumato.encoding.features import cell_of
-from sfumato.encoding.identifiers import make_identifiers
+from sfumato.encoding.features import cell_of, written
 from sfumato.encoding.parsing import Ints
-from sfumato.encoding.values import Numbers, Reading, read_column, stand_in, write_column
+from sfumato.encoding.places import read_columns, settled
+from sfumato.encoding.values import Numbers, Reading, stand_in
 from sfumato.errors import ArgumentError
-from sfumato.schema import Boolean, Categorical, Continuous, Identifier, Modelled, Schema
+from sfumato.schema import Boolean, Categorical, Continuous, Modelled, Schema
 
 MAX_BINS = 1_000_000
 
@@ -45,36 +45,30 @@ def encode_codes(table: pa.Table, schema: Schema, *, bins: int = 100) -> npt.NDA
     """
     _check_bins(bins)
     codes = np.zeros((table.num_rows, len(schema.modelled)), np.int32)
+    readings = read_columns(table, schema)
     for place, (name, column) in enumerate(schema.modelled):
-        reading = read_column(table, name, column)
+        reading = readings[name]
         parts = num_parts(column, bins)
         codes[:, place] = np.where(reading.missing, parts, _parts(reading.values, column, parts))
     return codes
 
 
 def decode_codes(codes: npt.ArrayLike, schema: Schema, *, bins: int = 100, generator: np.random.Generator) -> pa.Table:
-    """Decode codes; a value is drawn evenly from its part, and nothing leaves the domain of its column."""
+    """Decode codes; a value is drawn evenly from its part, and nothing leaves the domain of its column or place."""
     _check_bins(bins)
     grid = np.asarray(codes)
     num_columns = len(schema.modelled)
     if grid.ndim != 2 or grid.shape[1] != num_columns or not np.issubdtype(grid.dtype, np.integer):
         raise ArgumentError(f"Expected whole codes of shape [row, {num_columns}], found {list(grid.shape)}")
-    arrays, names, place = [], [], 0
-    for name, column in schema.known.items():
-        if isinstance(column, Identifier):
-            if column.regenerate != "drop":
-                names.append(name)
-                arrays.append(make_identifiers(len(grid), column, generator=generator))
-            continue
+    readings: dict[str, Reading] = {}
+    for place, (name, column) in enumerate(schema.modelled):
         parts = num_parts(column, bins)
         code = np.clip(grid[:, place].astype(np.int64), 0, parts - 1 + column.nullable)
-        place += 1
         missing = code == parts
         values = _draw(np.minimum(code, parts - 1), column, parts, generator)
         values[missing] = stand_in(column)
-        names.append(name)
-        arrays.append(write_column(Reading(values=values, missing=missing), column))
-    return pa.table(arrays, names=names)
+        readings[name] = Reading(values=values, missing=missing)
+    return written(settled(readings, schema), schema, len(grid), generator=generator)
 
 
 def _check_bins(bins: int) -> None:

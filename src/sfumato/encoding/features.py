@@ -10,6 +10,7 @@ a mass for discrete columns, a density per unit for continuous ones.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,8 @@ import pyarrow as pa
 from sfumato.encoding.identifiers import make_identifiers
 from sfumato.encoding.layout import layout_of
 from sfumato.encoding.parsing import Floats, Ints
-from sfumato.encoding.values import Numbers, Reading, read_column, write_column
+from sfumato.encoding.places import read_columns, settled
+from sfumato.encoding.values import Numbers, Reading, write_column
 from sfumato.errors import ArgumentError
 from sfumato.schema import Continuous, Identifier, Modelled, Schema
 
@@ -44,9 +46,9 @@ def encode_features(table: pa.Table, schema: Schema) -> Cells:
     shape = (table.num_rows, layout_of(schema).num_features)
     low, width = np.zeros(shape), np.zeros(shape)
     log_unit = np.zeros(table.num_rows)
-    place = 0
+    place, readings = 0, read_columns(table, schema)
     for name, column in schema.modelled:
-        reading = read_column(table, name, column)
+        reading = readings[name]
         if column.nullable:
             low[:, place], width[:, place] = 0.5 * reading.missing, 0.5
             log_unit += math.log(0.5)
@@ -59,7 +61,7 @@ def encode_features(table: pa.Table, schema: Schema) -> Cells:
 
 
 def decode_features(points: npt.ArrayLike, schema: Schema, *, generator: np.random.Generator | None = None) -> pa.Table:
-    """Decode points of the unit cube; nothing leaves the domain of its column, whatever the points are.
+    """Decode points of the unit cube; nothing leaves the domain of its column or place, whatever the points are.
 
     Column order and Arrow types depend on the schema only. `generator` makes random identifiers; without it
     they come from the operating system.
@@ -69,22 +71,29 @@ def decode_features(points: npt.ArrayLike, schema: Schema, *, generator: np.rand
     if cube.ndim != 2 or cube.shape[1] != num_features:
         raise ArgumentError(f"Expected points of shape [row, {num_features}], found {list(cube.shape)}")
     cube = np.clip(np.nan_to_num(cube, nan=0.5), 0.0, 1.0)
-    arrays, names, place = [], [], 0
-    for name, column in schema.known.items():
-        if isinstance(column, Identifier):
-            if column.regenerate != "drop":
-                names.append(name)
-                arrays.append(make_identifiers(len(cube), column, generator=generator))
-            continue
+    place, readings = 0, dict[str, Reading]()
+    for name, column in schema.modelled:
         missing = np.zeros(len(cube), np.bool_)
         if column.nullable:
             missing, place = cube[:, place] >= 0.5, place + 1
         values = np.zeros(len(cube), np.int64)
         if column.num_values != 1:
             values, place = _values(cube[:, place], column), place + 1
-        names.append(name)
-        arrays.append(write_column(Reading(values=values, missing=missing), column))
-    return pa.table(arrays, names=names)
+        readings[name] = Reading(values=values, missing=missing)
+    return written(settled(readings, schema), schema, len(cube), generator=generator)
+
+
+def written(
+    readings: Mapping[str, Reading], schema: Schema, num_rows: int, *, generator: np.random.Generator | None
+) -> pa.Table:
+    """The cells of modelled columns as a table in the order of the schema, with identifiers that are made anew."""
+    arrays: dict[str, pa.Array] = {}
+    for name, column in schema.known.items():
+        if not isinstance(column, Identifier):
+            arrays[name] = write_column(readings[name], column)
+        elif column.regenerate != "drop":
+            arrays[name] = make_identifiers(num_rows, column, generator=generator)
+    return pa.table(list(arrays.values()), names=list(arrays))
 
 
 def _cells(reading: Reading, column: Modelled) -> tuple[Floats, Floats]:

@@ -9,7 +9,8 @@ A fault that depends on a single row is never an error and never counted, as bot
 - missing in a column that is not nullable becomes a public stand-in: `other`, else the first level; false;
   the middle of the bounds.
 
-Each row is read on its own: what a cell becomes depends on the schema and on that cell only.
+Each row is read on its own: what a cell becomes depends on the schema and on that cell only. Places are the exception,
+where both cells of the row count: `places` goes on from here.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ import pyarrow as pa
 from sfumato.encoding.levels import ABSENT, find_levels
 from sfumato.encoding.parsing import Mask, parse_flags, parse_floats, parse_seconds
 from sfumato.errors import TableError
-from sfumato.schema import Boolean, Categorical, Continuous, Date, Datetime, Integer, Modelled, Schema
+from sfumato.schema import Boolean, Categorical, Continuous, Date, Datetime, Integer, Modelled
 from sfumato.schema.columns import SECONDS
 
 Numbers: TypeAlias = npt.NDArray[Any]
@@ -93,17 +94,6 @@ def write_column(reading: Reading, column: Modelled) -> pa.Array:
             return pa.array(moments.astype("datetime64[s]"), pa.timestamp("s"), mask=mask)
         case _:
             assert_never(column)
-
-
-def canonicalise(table: pa.Table, schema: Schema) -> pa.Table:
-    """Bring the modelled columns of a table into their domains and Arrow types, in the order of the schema.
-
-    >>> schema = Schema(columns={"age": Integer(lower=0, upper=120, nullable=True)})
-    >>> canonicalise(pa.table({"age": ["44", "-7", "x"]}), schema).to_pydict()
-    {'age': [44, 0, None]}
-    """
-    arrays = [write_column(read_column(table, name, column), column) for name, column in schema.modelled]
-    return pa.table(arrays, names=[name for name, _ in schema.modelled])
 
 
 def _parse(values: Any, column: Modelled) -> tuple[Numbers, Mask]:

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sfumato.encoding.values import read_column, write_column
+from sfumato.encoding.places import read_columns
+from sfumato.encoding.values import write_column
 from sfumato.errors import ArgumentError, TableError
 from sfumato.release import Release
 from sfumato.schema import Boolean, Categorical, Schema
@@ -135,8 +136,9 @@ def sample_of(rows: Any, schema: Schema, *, what: str = "table") -> Sample:
     arrays: dict[str, pa.Array] = {}
     numbers: dict[str, Floats] = {}
     codes: dict[str, Ints] = {}
+    readings = read_columns(table, schema)
     for name, column in schema.modelled:
-        reading = read_column(table, name, column)
+        reading = readings[name]
         arrays[name] = write_column(reading, column)
         if isinstance(column, Categorical | Boolean):
             codes[name] = np.where(reading.missing, MISSING, reading.values).astype(np.int64)

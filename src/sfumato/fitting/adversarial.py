@@ -22,6 +22,7 @@ from jaxtyping import Array, Float
 
 from sfumato.checks import between, positive, whole
 from sfumato.errors import ArgumentError
+from sfumato.fitting.checkpoints import Checkpoints
 from sfumato.fitting.critic_loss import Kind, Scene, real_part
 from sfumato.fitting.critics import CriticRule, steepness
 from sfumato.fitting.pretraining import public_batch
@@ -89,11 +90,7 @@ def play_game(
     update = lambda gradient, state, params: _updated(table, gradient, state, params)
     given: dict[str, Any] = {"plan": plan, "update": update, "purpose": "gradients of a critic"}
     _, state = curator.noisy_descent(critic.loss(), params, table.start(params, makers, third), **given)
-    return [table.generator(_at(state["kept"], place)) for place in range(table.checkpoints)]
-
-
-def _at(stacked: Any, place: int) -> Any:
-    return jax.tree.map(lambda part: jnp.asarray(part[place]), stacked)
+    return [table.generator(makers) for makers in table.times.each(state["kept"])]
 
 
 def public_look(curator: Curator, scene: Scene, generator: Maker, num: int, key: Array) -> Float[Array, "row number"]:
@@ -123,6 +120,10 @@ class _Table(eqx.Module):
     def rounds(self) -> int:
         return max(1, self.steps // self.game.critic_steps)
 
+    @property
+    def times(self) -> Checkpoints:
+        return Checkpoints(num=self.checkpoints, turns=self.rounds)
+
     def generator(self, makers: Any) -> Any:
         return eqx.tree_at(layers_of, self.skeleton, eqx.combine(makers, layers_of(self.skeleton)))
 
@@ -134,11 +135,10 @@ class _Table(eqx.Module):
 
     def start(self, params: Any, makers: Any, key: Array) -> dict[str, Any]:
         """What the door carries along from step to step."""
-        kept = jax.tree.map(lambda part: jnp.repeat(part[None], self.checkpoints, axis=0), makers)
         return {
             "makers": makers,
             "average": makers,
-            "kept": kept,
+            "kept": self.times.start(makers),
             "moments": self.critic_optimiser().init(self.critic.weights(params)),
             "maker_moments": self.maker_optimiser().init(makers),
             "key": key,
@@ -192,10 +192,7 @@ class _Table(eqx.Module):
         turn = (state["step"] + 1) // self.game.critic_steps
         past = jnp.minimum(self.game.averaging, turn / (9 + turn))  # the start must not linger
         average = jax.tree.map(lambda mean, new: past * mean + (1 - past) * new, state["average"], makers)
-        # Checkpoints are evenly spaced; each place keeps the average until its own time is over.
-        open_places = jnp.arange(self.checkpoints) >= ((turn - 1) * self.checkpoints) // self.rounds
-        keep = lambda old, new: jnp.where(open_places.reshape(-1, *[1] * new.ndim), new[None], old)
-        kept = jax.tree.map(keep, state["kept"], average)
+        kept = self.times.kept(state["kept"], average, turn)
         return {**state, "makers": makers, "average": average, "kept": kept, "maker_moments": moments}
 
 

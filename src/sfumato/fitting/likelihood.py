@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from sfumato.checks import between, positive
 from sfumato.errors import ArgumentError
+from sfumato.fitting.checkpoints import Checkpoints
 from sfumato.fitting.pretraining import STEPS, pretrained
 from sfumato.models.cells import dequantise
 from sfumato.models.model import DensityModel
@@ -74,37 +75,59 @@ class RowLoss(eqx.Module):
 
 
 def fit_likelihood(
-    model: Model, trainable: Any, curator: Curator, *, plan: SgdPlan, optimiser: Optimiser, purpose: str
-) -> Model:
-    """The model after noisy gradient descent on the rows' negative log-likelihood.
+    model: Model,
+    trainable: Any,
+    curator: Curator,
+    *,
+    plan: SgdPlan,
+    optimiser: Optimiser,
+    purpose: str,
+    checkpoints: int = 1,
+) -> list[Model]:
+    """Models along a noisy gradient descent on the rows' negative log-likelihood, as of ``descend``.
 
     ``trainable`` is a tree of booleans like the model: which arrays the gradient may move.
     Cost: the plan's event, with whatever noise the rest of the budget asks for.
     """
     params, fixed = eqx.partition(model, trainable)
-    return descend(model, params, RowLoss(fixed), curator, plan=plan, optimiser=optimiser, purpose=purpose)
+    given: dict[str, Any] = {"plan": plan, "optimiser": optimiser, "purpose": purpose, "checkpoints": checkpoints}
+    return descend(model, params, RowLoss(fixed), curator, **given)
 
 
 def descend(
-    model: Model, params: Any, loss: Any, curator: Curator, *, plan: SgdPlan, optimiser: Optimiser, purpose: str
-) -> Model:
-    """The model with its ``params`` moved by noisy gradient descent on a loss, averaged over the iterates.
+    model: Model,
+    params: Any,
+    loss: Any,
+    curator: Curator,
+    *,
+    plan: SgdPlan,
+    optimiser: Optimiser,
+    purpose: str,
+    checkpoints: int = 1,
+) -> list[Model]:
+    """Models with their ``params`` moved by noisy gradient descent on a loss, averaged over the iterates up to each.
 
+    There are so many checkpoints, evenly spaced; the last is the model after all steps.
     Where the curator has public rows, plain gradient steps on these come first.
     Cost: the plan's event, with whatever noise the rest of the budget asks for.
     """
     transformation = optimiser.transformation(plan.steps)
     before = min(STEPS, plan.steps)
+    times = Checkpoints(num=checkpoints, turns=plan.steps)
     params = pretrained(loss, params, curator, transformation=optimiser.transformation(before), steps=before)
 
     def update(gradient: Any, state: Any, params: Any) -> tuple[Any, Any]:
-        moments, average, step = state
+        moments, average, kept, step = state
         change, moments = transformation.update(gradient, moments, params)
         params = optax.apply_updates(params, change)
         past = jnp.minimum(optimiser.averaging, (1 + step) / (10 + step))  # the start must not linger
         average = jax.tree.map(lambda mean, new: (past * mean + (1 - past) * new).astype(new.dtype), average, params)
-        return params, (moments, average, step + 1)
+        kept = None if kept is None else times.kept(kept, average, step + 1)
+        return params, (moments, average, kept, step + 1)
 
-    state = (transformation.init(params), params, jnp.zeros((), jnp.int32))
-    params, (_, average, _) = curator.noisy_descent(loss, params, state, plan=plan, update=update, purpose=purpose)
-    return eqx.combine(jax.tree.map(jnp.asarray, average), model)
+    # Where there is but one checkpoint, the average is it, and nothing else need be carried along.
+    kept = None if checkpoints == 1 else times.start(params)
+    state = (transformation.init(params), params, kept, jnp.zeros((), jnp.int32))
+    _, state = curator.noisy_descent(loss, params, state, plan=plan, update=update, purpose=purpose)
+    found = [jax.tree.map(jnp.asarray, state[1])] if state[2] is None else times.each(state[2])
+    return [eqx.combine(each, model) for each in found]

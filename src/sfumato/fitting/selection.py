@@ -27,10 +27,12 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int
 
-from sfumato.checks import between, whole
+from sfumato.checks import between, instance, whole
 from sfumato.encoding.layout import Feature, Layout
 from sfumato.errors import ArgumentError
+from sfumato.fitting.generator_start import label_place
 from sfumato.models.model import LevelModel
+from sfumato.models.union import union_of
 from sfumato.privacy import Curator
 from sfumato.privacy.queries import ScoreQuery
 
@@ -42,6 +44,9 @@ _ROWS, _MOST_CODES, _MOST_LEVELS, _STEPS = 4_096, 8, 64, 300
 class Selection:
     """How many models along a training are candidates, how many of them are released, and at which share.
 
+    ``label`` names a column of few values that rows of a good model must help to predict; without it, pairs of columns
+    must fit.
+
     >>> Selection(checkpoints=5, chosen=2).share
     0.05
     """
@@ -49,6 +54,7 @@ class Selection:
     checkpoints: int = 8
     chosen: int = 1
     share: float = 0.05
+    label: str | None = None
 
     def __post_init__(self) -> None:
         whole(1, checkpoints=self.checkpoints, chosen=self.chosen)
@@ -60,6 +66,50 @@ class Selection:
     def pledge(self, curator: Curator) -> float:
         """Charge the choices before anything else may take their budget; the epsilon of each is returned."""
         return curator.pledge_choices(PURPOSE, share=self.share, times=self.chosen)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pledge:
+    """Choices that were paid for before a training, or none: then the last model is the release."""
+
+    settings: Selection | None
+    epsilon: float
+    label: str | None
+
+    @property
+    def checkpoints(self) -> int:
+        """How many models along the training are asked for."""
+        return 1 if self.settings is None else self.settings.checkpoints
+
+    def released(self, curator: Curator, layout: Layout, models: Sequence[Any]) -> Any:
+        """The model to release: the last, the one that was chosen, or the union of those.
+
+        ``curator`` must hold the rows as cells. Cost: what was pledged.
+        """
+        if self.settings is None:
+            return models[-1]
+        chosen = choose_models(curator, layout, models, self.settings, epsilon=self.epsilon, label=self.label)
+        return models[chosen[0]] if len(chosen) == 1 else union_of([models[place] for place in chosen])
+
+
+def pledged(curator: Curator, layout: Layout, settings: Selection | None, label: str | None = None) -> Pledge:
+    """Pay for the choices of a selection, if there is one, before anything else is bought.
+
+    ``label`` is that of the method, where the selection names none. Cost: ``share`` of the budget, now.
+    """
+    if settings is None:
+        return Pledge(settings=None, epsilon=0.0, label=None)
+    label = settings.label or label
+    label_place(layout, label)  # a label that there is not is refused before anything is spent
+    return Pledge(settings=settings, epsilon=settings.pledge(curator), label=label)
+
+
+def check_shares(selection: Selection | None, *parts: float) -> None:
+    """Refuse a selection that is none, and shares of the budget that leave too little for the training."""
+    if selection is not None:
+        instance(Selection, selection=selection)
+    if sum(parts) + (0.0 if selection is None else selection.share) > 0.95:
+        raise ArgumentError("What is bought and chosen may spend 95 % of the budget at most, selection included.")
 
 
 def choose_models(
@@ -98,8 +148,13 @@ def _points(model: Any, key: Array, layout: Layout) -> Float[np.ndarray, "row fe
     if isinstance(model, LevelModel):
         levels = tuple(feature.size for feature in layout.features)
         return model.points(model.draw_rows(key, _ROWS, _ROWS), levels)
-    drawn = eqx.filter_jit(lambda model, keys: jax.vmap(model.sample)(keys))(model, jax.random.split(key, _ROWS))
-    return np.asarray(jax.scipy.special.ndtr(drawn))
+    return np.asarray(_drawn(model, jax.random.split(key, _ROWS)))
+
+
+@eqx.filter_jit
+def _drawn(model: Any, keys: Array) -> Float[Array, "row feature"]:
+    # Compiled once for all candidates, which have one shape.
+    return jax.scipy.special.ndtr(jax.vmap(model.sample)(keys))
 
 
 class _View(eqx.Module):

@@ -22,6 +22,7 @@ from jaxtyping import Array, Float
 
 from sfumato.checks import between, positive, whole
 from sfumato.fitting.adversarial import Made, layers_of
+from sfumato.fitting.checkpoints import Checkpoints
 from sfumato.fitting.critic_loss import Scene, made_part, real_part
 from sfumato.fitting.critics import CriticSize, critic_shape, steepness
 from sfumato.fitting.student import Student
@@ -88,8 +89,12 @@ def teach_generator(
     answers: Answers,
     *,
     key: Array,
-) -> Made:
-    """The generator after all rounds. Cost: one Gaussian sum for all of them, with all that is left of the budget."""
+    checkpoints: int = 1,
+) -> list[Made]:
+    """Generators along the rounds, the last after all of them.
+
+    Cost: one Gaussian sum for all rounds, with all that is left of the budget.
+    """
     shape = critic_shape(scene, size)
     num_entries = settings.made * (shape.inputs if answers == "slopes" else 1)
     plan = TeacherPlan(
@@ -101,16 +106,17 @@ def teach_generator(
         warm_steps=settings.warm_steps,
     )
     first, second, third, fourth = jax.random.split(key, 4)
-    room = _Room(scene, generator, shape, settings, answers, jnp.zeros(shape.inputs), jnp.zeros(()))
+    given = (scene, generator, shape, settings, answers, checkpoints)
+    room = _Room(*given, jnp.zeros(shape.inputs), jnp.zeros(()))
     noise = curator.least_noise() * SENSITIVITY * sqrt(plan.steps) * plan.bound / plan.parts
-    room = _Room(scene, generator, shape, settings, answers, room.means(fourth), jnp.asarray(noise, jnp.float32))
+    room = _Room(*given, room.means(fourth), jnp.asarray(noise, jnp.float32))
     # All critics start alike: what they disagree about is then their rows, and no chance of the start.
     states = jax.tree.map(lambda part: jnp.repeat(part[None], plan.parts, axis=0), room.start_critic(first))
     update = lambda total, public: _updated(room, total, public, plan.parts)
     teaching = Teaching(show=room.show, learn=room.learn, answer=room.answer, update=update)
     public = room.start(second, third)
     public = curator.noisy_teachers(teaching, states, public, plan=plan, purpose=f"{answers} of critics on parts")
-    return room.generator(jax.tree.map(jnp.asarray, public["average"]))
+    return [room.generator(makers) for makers in room.times.each(public["kept"])]
 
 
 class _Room(eqx.Module):
@@ -121,8 +127,13 @@ class _Room(eqx.Module):
     shape: CriticShape = eqx.field(static=True)
     settings: Classroom = eqx.field(static=True)
     answers: Answers = eqx.field(static=True)
+    checkpoints: int = eqx.field(static=True)
     anchor: Float[Array, " number"]
     noise: Float[Array, ""]
+
+    @property
+    def times(self) -> Checkpoints:
+        return Checkpoints(num=self.checkpoints, turns=self.settings.rounds)
 
     def generator(self, makers: Any) -> Any:
         return eqx.tree_at(layers_of, self.skeleton, eqx.combine(makers, layers_of(self.skeleton)))
@@ -143,6 +154,7 @@ class _Room(eqx.Module):
         makers = eqx.filter(layers_of(self.skeleton), eqx.is_array)
         moments = self._maker_optimiser().init(makers)
         found = {"makers": makers, "average": makers, "moments": moments, "key": key}
+        found["kept"] = self.times.start(makers)
         student = Student.start(self.shape, other) if self.answers == "votes" else None
         return {**found, "student": student, "step": jnp.zeros((), jnp.int32)}
 
@@ -230,7 +242,8 @@ class _Room(eqx.Module):
             public = self._moved(public, self._pushed(mean.reshape(self.settings.made, -1), public))
         past = jnp.minimum(0.9, (1 + public["step"]) / (10 + public["step"])).astype(jnp.float32)
         average = jax.tree.map(lambda mean, new: past * mean + (1 - past) * new, public["average"], public["makers"])
-        return {**public, "average": average, "step": public["step"] + 1}
+        kept = self.times.kept(public["kept"], average, public["step"] + 1)
+        return {**public, "average": average, "kept": kept, "step": public["step"] + 1}
 
     def _pushed(self, slopes: Float[Array, "row number"], public: dict[str, Any]) -> Any:
         """What pushes the rows that were asked about along noisy slopes, as a loss of the generator."""

@@ -16,8 +16,9 @@ from sfumato.models.flows.flow import MafShape, MaskedAutoregressiveFlow
 from sfumato.models.flows.marginal_map import MarginalMap
 from sfumato.models.flows.spline_flow import SplineFlow, SplineFlowShape
 from sfumato.models.generators.conditional import conditional_skeleton
-from sfumato.models.generators.description import generator_skeleton, union_skeleton
+from sfumato.models.generators.description import generator_skeleton
 from sfumato.models.mixture import GaussianMixture, mixture_skeleton
+from sfumato.models.union import union_skeleton
 
 
 def _maf(fields: Mapping[str, Any], tensor_sizes: Sequence[int]) -> Any:
@@ -103,7 +104,7 @@ _KINDS: dict[str, Callable[[Mapping[str, Any], Sequence[int]], Any]] = {
     "gaussian_mixture": _mixture,
     "conditional_generator": conditional_skeleton,
     "generator": generator_skeleton,
-    "generator_union": union_skeleton,
+    "union": lambda fields, tensor_sizes: union_skeleton(fields, tensor_sizes, skeleton),
 }
 
 

@@ -17,6 +17,8 @@ from sfumato.schema.columns import (
     kind_of,
 )
 from sfumato.schema.draft import Draft, draft, is_unreviewed
+from sfumato.schema.geojson import read_polygon
+from sfumato.schema.place import Place
 from sfumato.schema.schema import Schema, Unit
 
 __all__ = [
@@ -34,9 +36,11 @@ __all__ = [
     "LearntContinuous",
     "LearntInteger",
     "Modelled",
+    "Place",
     "Schema",
     "Unit",
     "draft",
     "is_unreviewed",
     "kind_of",
+    "read_polygon",
 ]

@@ -4,11 +4,13 @@ import json
 import tomllib
 from collections.abc import Mapping
 from datetime import date, datetime
+from pathlib import Path
 from typing import Any
 
 from sfumato.errors import SchemaError
 from sfumato.schema.columns import KINDS, LEARNT, Column
 from sfumato.schema.faults import column_faults, nearest
+from sfumato.schema.geojson import read_polygon
 
 
 def read_toml(text: str) -> dict[str, Any]:
@@ -45,7 +47,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def top_faults(plain: Mapping[str, Any]) -> list[str]:
     """List the keys of the top of a schema that mean nothing."""
-    known = ["rows", "unit", "columns"]
+    known = ["rows", "unit", "columns", "places"]
     return [f"unknown key {key!r}" + nearest(str(key), known) for key in plain if key not in known]
 
 
@@ -79,6 +81,33 @@ def parse_unit(plain: object) -> tuple[Mapping[str, Any] | None, list[str]]:
         found += [f"unit: {key} is missing" for key in known if key not in plain]
         return None, found
     return {key: plain[key] for key in known}, found
+
+
+def parse_places(plain: object, folder: Path | None) -> tuple[dict[str, object], list[str]]:
+    """The places as they are written, with the polygons that they name files for, relative to the schema's folder."""
+    if plain is None:
+        return {}, []
+    if not isinstance(plain, Mapping):
+        return {}, ["places must be tables such as [places.home]"]
+    found: dict[str, object] = dict(plain)
+    faults: list[str] = []
+    for name, values in plain.items():
+        if not isinstance(values, Mapping) or "polygon_file" not in values:
+            continue
+        rest = {key: value for key, value in values.items() if key != "polygon_file"}
+        found[name], file = rest, values["polygon_file"]
+        if "polygon" in rest:
+            faults.append(f"place {name!r}: polygon and polygon_file must not both be given")
+        elif not isinstance(file, str):
+            faults.append(f"place {name!r}: polygon_file must be the name of a GeoJSON file")
+        elif folder is None:
+            faults.append(f"place {name!r}: polygon_file is read where a schema is loaded from a file, and only there")
+        else:
+            try:
+                found[name] = {**rest, "polygon": read_polygon(folder / file)}
+            except SchemaError as error:
+                faults += [f"place {name!r}: {fault}" for fault in error.faults]
+    return found, faults
 
 
 def _parse_column(name: str, values: object) -> Column | list[str]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import date
 from pathlib import Path
 from types import MappingProxyType
@@ -11,7 +11,8 @@ from typing import Any
 from sfumato.errors import SchemaError
 from sfumato.schema.columns import Column, Identifier, Learnt, Modelled, kind_of
 from sfumato.schema.faults import column_faults, is_int, is_text
-from sfumato.schema.parse import parse_columns, parse_unit, read_json, read_toml, top_faults
+from sfumato.schema.parse import parse_columns, parse_places, parse_unit, read_json, read_toml, top_faults
+from sfumato.schema.place import Place, places_faults
 from sfumato.schema.toml import write_key, write_pairs
 
 MAX_COLUMNS = 10_000
@@ -32,7 +33,7 @@ class Unit:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Schema:
-    """The columns of a table with their public domains, the public order of magnitude of its rows, the unit.
+    """The columns of a table with their public domains, the public order of magnitude of its rows, unit and places.
 
     Guarantees: a schema that exists has no fault; all faults are listed in one `SchemaError`. Columns keep
     their order, and two schemas are equal only where the order is.
@@ -55,6 +56,7 @@ class Schema:
     columns: Mapping[str, Column]
     rows: int | None = None
     unit: Unit | None = None
+    places: Mapping[str, Place] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse a schema with faults, listing all of them."""
@@ -62,6 +64,7 @@ class Schema:
         if faults:
             raise SchemaError(faults)
         object.__setattr__(self, "columns", MappingProxyType(dict(self.columns)))
+        object.__setattr__(self, "places", MappingProxyType(dict(self.places)))
 
     @property
     def modelled(self) -> tuple[tuple[str, Modelled], ...]:
@@ -82,7 +85,7 @@ class Schema:
         return {name: column for name, column in self.columns.items() if isinstance(column, Learnt)}
 
     def __eq__(self, other: object) -> bool:
-        """Whether columns, their order, rows and unit are the same."""
+        """Whether columns, their order, rows, unit and places are the same."""
         return isinstance(other, Schema) and _identity(self) == _identity(other)
 
     def __hash__(self) -> int:
@@ -91,7 +94,7 @@ class Schema:
 
     @classmethod
     def load(cls, path: str | Path) -> "Schema":
-        """Read a `.toml` or `.json` file."""
+        """Read a `.toml` or `.json` file, and the polygon files that its places name, relative to its folder."""
         path = Path(path)
         if path.suffix.lower() not in (".toml", ".json"):
             raise SchemaError([f"schema file {path.name!r}: expected a name that ends in .toml or .json"])
@@ -104,7 +107,8 @@ class Schema:
             raise SchemaError([f"schema file {str(path)!r}: {reason}"]) from None
         except UnicodeDecodeError:
             raise SchemaError([f"schema file {path.name!r}: not UTF-8 text; save it as UTF-8"]) from None
-        return cls.from_json(text) if path.suffix.lower() == ".json" else cls.from_toml(text)
+        plain = read_json(text) if path.suffix.lower() == ".json" else read_toml(text)
+        return cls.from_dict(plain, folder=path.parent)
 
     def save(self, path: str | Path) -> None:
         """Write a `.toml` or `.json` file."""
@@ -129,20 +133,25 @@ class Schema:
         return cls.from_dict(read_json(text))
 
     @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> "Schema":
-        """Read the plain form that `to_dict` writes; dates may also be Python dates."""
+    def from_dict(cls, plain: Mapping[str, Any], *, folder: Path | None = None) -> "Schema":
+        """Read the plain form that `to_dict` writes; dates may also be Python dates.
+
+        `folder` is where the polygon files of places lie; without it none is read.
+        """
         faults = top_faults(plain)
         columns, column_problems = parse_columns(plain.get("columns"))
         unit, unit_problems = parse_unit(plain.get("unit"))
-        faults += column_problems + unit_problems
-        rows = plain.get("rows")
-        if faults:
+        places, place_problems = parse_places(plain.get("places"), folder)
+        faults += column_problems + unit_problems + place_problems
+        rows, names = plain.get("rows"), plain.get("columns")
+        broken = (set(names) if isinstance(names, Mapping) else set()) - columns.keys()
+        place_problems = places_faults(places, columns, frozenset(broken))
+        if faults or place_problems:
             # The faults of form do not hide those of the whole.
-            names = plain.get("columns")
-            known = set(names) if isinstance(names, Mapping) else set()
-            whole = _unit_faults(unit, columns, known - columns.keys()) if unit else []
-            raise SchemaError([*_rows_faults(rows), *faults, *whole])
-        return cls(columns=columns, rows=rows, unit=Unit(**unit) if unit else None)
+            whole = _unit_faults(unit, columns, broken) if unit else []
+            raise SchemaError([*_rows_faults(rows), *faults, *whole, *place_problems])
+        known = {name: Place(**values) for name, values in places.items()}  # type: ignore[arg-type]
+        return cls(columns=columns, rows=rows, unit=Unit(**unit) if unit else None, places=known)
 
     def to_dict(self) -> dict[str, Any]:
         """Write as plain JSON values. The order of `columns` is part of the schema: do not sort the keys.
@@ -160,6 +169,8 @@ class Schema:
             name: {key: _json_safe(value) for key, value in describe(column).items()}
             for name, column in self.columns.items()
         }
+        if self.places:
+            plain["places"] = {name: place.describe() for name, place in self.places.items()}
         return plain
 
     def to_json(self) -> str:
@@ -182,6 +193,8 @@ def write_schema(schema: Schema, notes: Mapping[str, str]) -> str:
     for name, column in schema.columns.items():
         note = "".join(f"# {line}\n" for line in notes.get(name, "").splitlines())
         parts.append(f"{note}[columns.{write_key(name)}]\n{write_pairs(describe(column))}\n")
+    for name, place in schema.places.items():
+        parts.append(f"[places.{write_key(name)}]\n{write_pairs(place.describe())}\n")
     return "\n".join(parts)
 
 
@@ -190,10 +203,10 @@ def describe(column: Column) -> dict[str, object]:
     described: dict[str, object] = {"kind": kind_of(column)}
     if isinstance(column, Learnt):
         described["learn"] = True
-    for field in fields(column):
-        value = getattr(column, field.name)
-        if field.default is MISSING or value != field.default:
-            described[field.name] = value
+    for each in fields(column):
+        value = getattr(column, each.name)
+        if each.default is MISSING or value != each.default:
+            described[each.name] = value
     return described
 
 
@@ -204,7 +217,7 @@ def _json_safe(value: object) -> object:
 
 
 def _identity(schema: Schema) -> tuple[object, ...]:
-    return (tuple(schema.columns.items()), schema.rows, schema.unit)
+    return (tuple(schema.columns.items()), schema.rows, schema.unit, tuple(schema.places.items()))
 
 
 def _rows_faults(rows: object) -> list[str]:
@@ -232,19 +245,21 @@ def _schema_faults(schema: Schema) -> list[str]:
         return [*found, "columns must be a mapping of name to column"]
     if len(schema.columns) > MAX_COLUMNS:
         return [*found, f"columns must be at most {MAX_COLUMNS:,}"]
-    moves = False
+    moves, broken = False, set()
     for name, column in schema.columns.items():
         if not is_text(name) or not name:
             found.append(f"column {name!r}: a name must be a text that is not empty")
             continue
         if not isinstance(column, Column):
             found.append(f"column {name!r}: expected a column such as Integer(lower=0, upper=9)")
+            broken.add(name)
             continue
-        values = {field.name: getattr(column, field.name) for field in fields(column)}
+        values = {each.name: getattr(column, each.name) for each in fields(column)}
         if isinstance(column, Learnt):
             values["learn"] = True
         faults = column_faults(name, kind_of(column), values)
         found += faults
+        broken |= {name} if faults else set()
         moves = moves or bool(faults) or can_vary(column)
     if not moves:
         found.append("columns: at least one that is not an identifier must be able to take two values")
@@ -253,7 +268,9 @@ def _schema_faults(schema: Schema) -> list[str]:
         found += _unit_faults(unit, schema.columns, set())
     elif schema.unit is not None:
         found.append("unit must be a Unit(column=..., max_rows=...)")
-    return found
+    if not isinstance(schema.places, Mapping):
+        return [*found, "places must be a mapping of name to Place(latitude=..., longitude=...)"]
+    return found + places_faults(schema.places, schema.columns, frozenset(broken))
 
 
 def can_vary(column: Column) -> bool:

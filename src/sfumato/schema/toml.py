@@ -29,11 +29,13 @@ def write_text(text: str) -> str:
 
 
 def write_value(value: object) -> str:
-    """Write a scalar.
+    """Write a scalar, or a short list in one line.
 
-    >>> write_value(True), write_value(50_000), write_value(0.5), write_value(date(2020, 1, 31))
-    ('true', '50_000', '0.5', '2020-01-31')
+    >>> write_value(True), write_value(50_000), write_value(0.5), write_value(date(2020, 1, 31)), write_value([1, 2])
+    ('true', '50_000', '0.5', '2020-01-31', '[1, 2]')
     """
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(write_value(each) for each in value) + "]"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -51,6 +53,10 @@ def write_list(values: Sequence[object], indent: int) -> str:
     >>> write_list(["a", "b"], indent=9)
     '["a", "b"]'
     """
+    nested = [value for value in values if isinstance(value, list | tuple) and value]
+    if any(isinstance(value[0], list | tuple) for value in nested):
+        rings = ",\n".join(write_list(value, _WIDTH) for value in nested)
+        return f"[\n{rings},\n]"
     parts = [write_value(value) for value in values]
     short = "[" + ", ".join(parts) + "]"
     if len(short) + indent <= _WIDTH:

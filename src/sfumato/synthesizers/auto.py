@@ -7,6 +7,7 @@ from sfumato.checks import between, instance, positive
 from sfumato.encoding.layout import Feature, Layout
 from sfumato.fitting.codecs import PaidBins
 from sfumato.models.codes.coded import CodedModel
+from sfumato.models.union import CodedUnion
 from sfumato.privacy import Curator, Relation
 from sfumato.synthesizers.aim import Aim
 from sfumato.synthesizers.chain import Chain
@@ -58,7 +59,7 @@ class Auto:
         """A table of numbers that counts as small; other choices come down to the trials of ``chain`` and ``aim``."""
         return (cls(small=1e12, large=1e12, aim=Aim.trials()[1], chain=Chain.trials()[0]),)
 
-    def fit(self, curator: Curator, layout: Layout) -> CodedModel:
+    def fit(self, curator: Curator, layout: Layout) -> CodedModel | CodedUnion:
         return self.chosen(curator, layout).fit(curator, layout)
 
     def chosen(self, curator: Curator, layout: Layout) -> Chain | Aim:

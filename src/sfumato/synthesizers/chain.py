@@ -5,20 +5,21 @@ from typing import Any, ClassVar, Self
 
 from sfumato.checks import instance, whole
 from sfumato.encoding.layout import Layout
-from sfumato.errors import ArgumentError
 from sfumato.fitting.batches import quiet_rate
 from sfumato.fitting.chain_loss import ChainLoss
 from sfumato.fitting.clipping import Clipping
 from sfumato.fitting.codecs import PaidBins, buy_codec
 from sfumato.fitting.likelihood import Optimiser, descend
+from sfumato.fitting.selection import Selection, check_shares, pledged
 from sfumato.fitting.warm_start import WarmStart, buy_tree
 from sfumato.models.codes.chain import Chain as ChainModel
 from sfumato.models.codes.chain import ChainShape
 from sfumato.models.codes.coded import CodedModel
 from sfumato.models.codes.tables import ConditionalTables
+from sfumato.models.union import CodedUnion
 from sfumato.privacy import Curator, PoissonSampling, Relation, SgdPlan
 
-__all__ = ["Chain", "Clipping", "Optimiser", "PaidBins", "WarmStart"]
+__all__ = ["Chain", "Clipping", "Optimiser", "PaidBins", "Selection", "WarmStart"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +28,10 @@ class Chain:
 
     Guarantees: (epsilon, delta) for one unit; exact likelihood of every row.
     Cost: Gaussian sums for the bins of columns (``codec``, 10 % of the budget), for the dependence of all pairs and the
-    pairs of a tree (``warm``, 5 % and 20 %; None starts from independent columns), the rest on noisy gradients.
-    ``batch`` is the expected batch; by default as few rows as keep the noise of a step clear of where small batches
-    cost privacy, at least 256. ``shared`` lets all columns share what their codes mean, as letters of a word do.
+    pairs of a tree (``warm``, 5 % and 20 %; None starts from independent columns), choices for the ``selection`` of
+    models along the training, if there is one, the rest on noisy gradients. ``batch`` is the expected batch; by default
+    as few rows as keep the noise of a step clear of where small batches cost privacy, at least 256. ``shared`` lets all
+    columns share what their codes mean, as letters of a word do.
     Reference: the factorisation of Castellon et al. 2023 (DP-TBART) with a masked sum in place of attention; the hybrid
     of measured tables and gradients that they leave open.
 
@@ -50,6 +52,7 @@ class Chain:
     optimiser: Optimiser = Optimiser(learning_rate=3e-3)
     codec: PaidBins = PaidBins()
     warm: WarmStart | None = WarmStart()
+    selection: Selection | None = None
 
     def __post_init__(self) -> None:
         whole(1, width=self.width, steps=self.steps)
@@ -62,8 +65,7 @@ class Chain:
         if self.warm is not None:
             instance(WarmStart, warm=self.warm)
             spent += self.warm.dependence + self.warm.pairs
-        if spent > 0.95:
-            raise ArgumentError("Codec and warm start together may spend 95 % of the budget at most.")
+        check_shares(self.selection, spent)
 
     @property
     def relation(self) -> Relation:
@@ -74,17 +76,18 @@ class Chain:
 
     @classmethod
     def trials(cls) -> tuple[Self, ...]:
-        """With and without a tree, a declared batch, clipping by layer."""
+        """With and without a tree, a declared batch, clipping by layer, a union of two models out of three."""
         tiny = cls(steps=2, width=4, codec=PaidBins(rounds=2, bins=8, codes=4))
-        return (tiny, replace(tiny, warm=None, batch=20, clipping=Clipping(kind="layer", bound=1.0)))
+        other = replace(tiny, warm=None, batch=20, clipping=Clipping(kind="layer", bound=1.0))
+        return (tiny, replace(other, steps=3, selection=Selection(checkpoints=3, chosen=2)))
 
     def plan(self, curator: Curator) -> SgdPlan:
         """Sampling, clipping and steps, from the declared size and the budget alone."""
         rate = quiet_rate(curator.noise_multiplier(1.0), self.steps, curator.declared_size, self.batch)
         return SgdPlan(sampling=PoissonSampling(rate=rate), clip=self.clipping.clip(), steps=self.steps)
 
-    def fit(self, curator: Curator, layout: Layout) -> CodedModel:
-        plan = self.plan(curator)
+    def fit(self, curator: Curator, layout: Layout) -> CodedModel | CodedUnion:
+        plan, choices = self.plan(curator), pledged(curator, layout, self.selection)
         coded = buy_codec(curator, layout, self.codec)
         view = curator.through(coded.codec.row)
         base = ConditionalTables.independent(list(coded.shares))
@@ -92,6 +95,6 @@ class Chain:
             base = buy_tree(view, coded, self.warm, ordered=layout.ordered_columns)
         shape = ChainShape(coded.codec.sizes, base.order, self.width, self.shared)
         chain = ChainModel.start(shape, key=curator.start_key(), base=base)
-        loss, purpose = ChainLoss(chain), "gradients of the likelihood"
-        chain = descend(chain, chain.trainable(), loss, view, plan=plan, optimiser=self.optimiser, purpose=purpose)
-        return CodedModel(coded.codec, chain)
+        given: dict[str, Any] = {"plan": plan, "optimiser": self.optimiser, "purpose": "gradients of the likelihood"}
+        found = descend(chain, chain.trainable(), ChainLoss(chain), view, **given, checkpoints=choices.checkpoints)
+        return choices.released(curator, layout, [CodedModel(coded.codec, each) for each in found])

@@ -8,12 +8,13 @@ from sfumato.fitting.adversarial import Game
 from sfumato.fitting.critics import CriticSize
 from sfumato.fitting.generator_start import GeneratorSize
 from sfumato.fitting.marginals import MarginalShare
+from sfumato.fitting.selection import Selection
 from sfumato.models.generators.generator import Generator
-from sfumato.models.generators.union import GeneratorUnion
+from sfumato.models.union import LevelUnion
 from sfumato.privacy import Curator, PoissonSampling, Relation
 from sfumato.synthesizers.dp_gan import DpGan
 
-__all__ = ["CriticSize", "DpCgan", "Game", "GeneratorSize", "MarginalShare"]
+__all__ = ["CriticSize", "DpCgan", "Game", "GeneratorSize", "MarginalShare", "Selection"]
 
 _MOST_CLASSES = 64
 
@@ -23,8 +24,9 @@ class DpCgan:
     """DP-CGAN: rows are made for a label, and the critic sees label and row together.
 
     Guarantees: (epsilon, delta) for one unit. No likelihood.
-    Cost: Gaussian sums for the one-way marginals, among them the shares of labels, the rest on noisy gradients of the
-    critic. ``label`` is a column of 2 to 64 values; by default the last such column of the schema.
+    Cost: Gaussian sums for the one-way marginals, among them the shares of labels, choices for the ``selection`` of
+    models along the game, if there is one, the rest on noisy gradients of the critic. ``label`` is a column of 2 to 64
+    values; by default the last such column of the schema.
     Reference: Torkzadehmahani, Kairouz, Paten 2019. It clips the gradients on real and on made rows apart, adds them
     and puts noise on the sum. Made rows whose labels come from bought shares tell nothing of a row, so here
     the noise is on the part of real rows alone, at half of the sensitivity; both parts are clipped by row all the same.
@@ -46,6 +48,7 @@ class DpCgan:
     steps: int = 2_000
     clip: float = 1.0
     marginals: MarginalShare = MarginalShare()
+    selection: Selection | None = None
 
     def __post_init__(self) -> None:
         self._game(self.label)
@@ -78,7 +81,7 @@ class DpCgan:
         shared = {name: getattr(tiny, name) for name in ("generator", "critic", "game", "steps", "marginals")}
         return (cls(**shared),)
 
-    def fit(self, curator: Curator, layout: Layout) -> Generator | GeneratorUnion:
+    def fit(self, curator: Curator, layout: Layout) -> Generator | LevelUnion:
         return self._game(self.label or default_label(layout)).fit(curator, layout)
 
     def _game(self, label: str | None) -> DpGan:

@@ -16,15 +16,17 @@ from sfumato.fitting.critic_loss import ConditionalScene, Scene
 from sfumato.fitting.critics import CriticSize, WholeCritic, critic_shape
 from sfumato.fitting.generator_start import GeneratorSize, label_place, level_shares, with_shares
 from sfumato.fitting.marginals import MarginalShare, buy_marginals
+from sfumato.fitting.selection import Selection, check_shares, pledged
 from sfumato.models.flows.marginal_map import MarginalMap
 from sfumato.models.generators.blocks import blocks_of
 from sfumato.models.generators.conditional import ConditionalGenerator, condition_width, conditions
 from sfumato.models.generators.generator import Generator
+from sfumato.models.union import LevelUnion
 from sfumato.privacy import Curator, PoissonSampling, Relation, SgdPlan
 from sfumato.synthesizers.dp_cgan import default_label
 from sfumato.synthesizers.dp_gan import DpGan
 
-__all__ = ["CriticSize", "DpCtgan", "Game", "GeneratorSize", "MarginalShare"]
+__all__ = ["CriticSize", "DpCtgan", "Game", "GeneratorSize", "MarginalShare", "Selection"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +35,9 @@ class DpCtgan:
 
     Guarantees: (epsilon, delta) for one unit. No likelihood.
     Cost: Gaussian sums for the one-way marginals (``marginals``), from which the frequencies of all conditions follow;
-    the rest on noisy gradients of the critic. Through ``sf.fit_without_privacy`` it is CTGAN, the ceiling that private
-    fits are held against, with a certificate that says infinity.
+    choices for the ``selection`` of models along the game, if there is one; the rest on noisy gradients of the critic.
+    Through ``sf.fit_without_privacy`` it is CTGAN, the ceiling that private fits are held against, with a certificate
+    that says infinity.
     ``label`` is a column that the critic sees apart, and that can be asked for even where it has two levels; by default
     the last one of 2 to 64 values.
     Reference: Xu et al. 2019 (CTGAN); Rosenblatt et al. 2020 (DPCTGAN). Public implementations draw conditions, and the
@@ -58,6 +61,7 @@ class DpCtgan:
     steps: int = 2_000
     clip: float = 1.0
     marginals: MarginalShare = MarginalShare()
+    selection: Selection | None = None
 
     def __post_init__(self) -> None:
         whole(1, steps=self.steps)
@@ -68,6 +72,7 @@ class DpCtgan:
         instance(CriticSize, critic=self.critic)
         instance(Game, game=self.game)
         instance(MarginalShare, marginals=self.marginals)
+        check_shares(self.selection, self.marginals.share)
 
     @classmethod
     def paper(cls) -> Self:
@@ -95,9 +100,10 @@ class DpCtgan:
         shared = {name: getattr(tiny, name) for name in ("generator", "critic", "game", "steps", "marginals")}
         return (cls(**shared),)
 
-    def fit(self, curator: Curator, layout: Layout) -> Generator | ConditionalGenerator:
+    def fit(self, curator: Curator, layout: Layout) -> Generator | ConditionalGenerator | LevelUnion:
         first, second = jax.random.split(curator.start_key())
         place = label_place(layout, self.label or default_label(layout))  # refused before anything is spent
+        choices = pledged(curator, layout, self.selection)
         rate = sampling_rate(curator.declared_size, self.batch, 10)
         marginals = buy_marginals(curator, layout, self.marginals)
         maker = start_conditional(layout, self.generator, marginals, place, key=first)
@@ -105,7 +111,9 @@ class DpCtgan:
         shape = critic_shape(scene, self.critic)
         critic = WholeCritic(scene, shape, self.game.loss, self.clip)
         plan = SgdPlan(sampling=PoissonSampling(rate=rate), clip=critic.clip, steps=self.steps)
-        return play_game(curator, maker, critic, plan=plan, game=self.game, key=second)[-1]
+        given: dict[str, Any] = {"plan": plan, "game": self.game, "key": second}
+        models = play_game(curator, maker, critic, **given, checkpoints=choices.checkpoints)
+        return choices.released(curator, layout, models)
 
 
 def start_conditional(

@@ -8,7 +8,6 @@ from jaxtyping import Array
 
 from sfumato.checks import instance, positive, whole
 from sfumato.encoding.layout import Layout
-from sfumato.errors import ArgumentError
 from sfumato.fitting.adversarial import Game, play_game, public_look
 from sfumato.fitting.batches import sampling_rate
 from sfumato.fitting.critic_loss import Scene
@@ -16,9 +15,9 @@ from sfumato.fitting.critics import CriticRule, CriticSize, WholeCritic, critic_
 from sfumato.fitting.generator_start import GeneratorSize, label_place, start_generator
 from sfumato.fitting.grouped_critic import Grouping, grouped_critic
 from sfumato.fitting.marginals import MarginalShare
-from sfumato.fitting.selection import Selection, choose_models
+from sfumato.fitting.selection import Selection, check_shares, pledged
 from sfumato.models.generators.generator import Generator
-from sfumato.models.generators.union import GeneratorUnion
+from sfumato.models.union import LevelUnion
 from sfumato.privacy import Curator, PoissonSampling, Relation, SgdPlan
 
 __all__ = ["CriticSize", "DpGan", "Game", "GeneratorSize", "Grouping", "MarginalShare", "Selection"]
@@ -65,11 +64,10 @@ class DpGan:
         instance(GeneratorSize, generator=self.generator)
         instance(CriticSize, critic=self.critic)
         instance(Game, game=self.game)
-        for kind, part in ((Grouping, self.grouping), (MarginalShare, self.marginals), (Selection, self.selection)):
+        for kind, part in ((Grouping, self.grouping), (MarginalShare, self.marginals)):
             if part is not None:
                 instance(kind, **{kind.__name__.lower(): part})
-        if sum(part.share for part in (self.marginals, self.selection) if part is not None) > 0.95:
-            raise ArgumentError("Marginals and selection together may spend 95 % of the budget at most.")
+        check_shares(self.selection, 0.0 if self.marginals is None else self.marginals.share)
 
     @classmethod
     def paper(cls, label: str | None = None) -> Self:
@@ -105,21 +103,18 @@ class DpGan:
             replace(tiny, game=other, grouping=Grouping(groups=3, follow="public"), selection=None),
         )
 
-    def fit(self, curator: Curator, layout: Layout) -> Generator | GeneratorUnion:
+    def fit(self, curator: Curator, layout: Layout) -> Generator | LevelUnion:
         first, second, third = jax.random.split(curator.start_key(), 3)
         rate = sampling_rate(curator.declared_size, self.batch, 10)
         label_place(layout, self.label)  # a label that there is not is refused before anything is spent
-        epsilon = None if self.selection is None else self.selection.pledge(curator)
+        choices = pledged(curator, layout, self.selection, self.label)
         told = None if self.marginals is None else self.label  # a label's shares must be known to draw it first
         generator = start_generator(curator, layout, self.generator, self.marginals, label=told, key=first)
         critic = self._critic(curator, generator, second)
         plan = SgdPlan(sampling=PoissonSampling(rate=rate), clip=critic.clip, steps=self.steps)
         given: dict[str, Any] = {"plan": plan, "game": self.game, "key": third}
-        if self.selection is None or epsilon is None:
-            return play_game(curator, generator, critic, **given)[-1]
-        models = play_game(curator, generator, critic, **given, checkpoints=self.selection.checkpoints)
-        chosen = choose_models(curator, layout, models, self.selection, epsilon=epsilon, label=self.label)
-        return models[chosen[0]] if len(chosen) == 1 else GeneratorUnion.of([models[place] for place in chosen])
+        models = play_game(curator, generator, critic, **given, checkpoints=choices.checkpoints)
+        return choices.released(curator, layout, models)
 
     def _critic(self, curator: Curator, generator: Generator, key: Array) -> CriticRule:
         scene = Scene(generator)

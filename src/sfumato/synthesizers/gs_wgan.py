@@ -11,12 +11,14 @@ from sfumato.fitting.critic_loss import Scene
 from sfumato.fitting.critics import CriticSize
 from sfumato.fitting.generator_start import GeneratorSize, start_generator
 from sfumato.fitting.marginals import MarginalShare
+from sfumato.fitting.selection import Selection, check_shares, pledged
 from sfumato.fitting.teaching import Classroom, teach_generator
 from sfumato.models.generators.generator import Generator
+from sfumato.models.union import LevelUnion
 from sfumato.privacy import Curator, PoissonSampling, Relation
 from sfumato.synthesizers.dp_cgan import default_label
 
-__all__ = ["Classroom", "CriticSize", "GeneratorSize", "GsWgan", "MarginalShare"]
+__all__ = ["Classroom", "CriticSize", "GeneratorSize", "GsWgan", "MarginalShare", "Selection"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +26,8 @@ class GsWgan:
     """GS-WGAN: critics learn on parts of the rows without noise; which way made rows should move leaves with noise.
 
     Guarantees: (epsilon, delta) for one unit, all of whose rows are in one part. No likelihood.
-    Cost: Gaussian sums for the one-way marginals (15 % of the budget), and one for all rounds together.
+    Cost: Gaussian sums for the one-way marginals (15 % of the budget), and one for all rounds together; choices for the
+    ``selection`` of models along the rounds, if there is one.
     ``label`` is a column that rows are made for; by default the last one of 2 to 64 values.
     Critics are trained on their parts before the first round (``teaching.warm_steps``). That costs nothing: they never
     leave, and a unit still moves the answer of one part alone.
@@ -42,12 +45,14 @@ class GsWgan:
     critic: CriticSize = CriticSize(width=32)
     teaching: Classroom = Classroom()
     marginals: MarginalShare = MarginalShare()
+    selection: Selection | None = None
 
     def __post_init__(self) -> None:
         instance(GeneratorSize, generator=self.generator)
         instance(CriticSize, critic=self.critic)
         instance(Classroom, teaching=self.teaching)
         instance(MarginalShare, marginals=self.marginals)
+        check_shares(self.selection, self.marginals.share)
 
     @classmethod
     def paper(cls, label: str | None = None) -> Self:
@@ -77,11 +82,15 @@ class GsWgan:
         """Settings small enough for audits."""
         return (cls(**tiny_class()),)
 
-    def fit(self, curator: Curator, layout: Layout) -> Generator:
+    def fit(self, curator: Curator, layout: Layout) -> Generator | LevelUnion:
         first, second = jax.random.split(curator.start_key())
         label = self.label or default_label(layout)
+        choices = pledged(curator, layout, self.selection, label)
         generator = start_generator(curator, layout, self.generator, self.marginals, label=label, key=first)
-        return teach_generator(curator, generator, Scene(generator), self.critic, self.teaching, "slopes", key=second)
+        given: dict[str, Any] = {"key": second, "checkpoints": choices.checkpoints}
+        scene, size = Scene(generator), self.critic
+        models = teach_generator(curator, generator, scene, size, self.teaching, "slopes", **given)
+        return choices.released(curator, layout, models)
 
 
 def tiny_class() -> dict[str, Any]:

@@ -14,10 +14,12 @@ from sfumato.fitting.level_order import order_levels
 from sfumato.fitting.likelihood import Optimiser, descend
 from sfumato.fitting.marginals import MarginalShare, buy_marginals, normal_marginals
 from sfumato.fitting.scaling import ScalingShare, buy_scaling
+from sfumato.fitting.selection import Selection, check_shares, pledged
 from sfumato.models.flows.copula import Copula
 from sfumato.models.flows.dequantiser import DequantiserShape
 from sfumato.models.flows.marginal_map import MarginalMap
 from sfumato.models.flows.spline_flow import SplineFlow, SplineFlowShape
+from sfumato.models.union import CellUnion
 from sfumato.privacy import Curator, PoissonSampling, Relation, SgdPlan
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "MarginalShare",
     "Optimiser",
     "ScalingShare",
+    "Selection",
 ]
 
 _ADAPTED = ("size", "part", "optimiser", "marginals", "correlations")
@@ -98,10 +101,11 @@ class HFlow:
     Guarantees: (epsilon, delta) for one unit; exact likelihood of continuous rows, an estimate that tightens with the
     number of draws for discrete ones.
     Cost: Gaussian sums for the one-way marginals (``marginals``, 15 % of the budget; None buys none), for the order of
-    nominal levels (5 %) and the correlations of all pairs (``correlations``, 10 %; None buys neither), the rest on
-    noisy gradients. ``batch`` is the expected batch; by default one row in ``part`` of the declared table, from 256 to
-    4,096 rows. A table whose columns are all continuous has defaults of its own (``continuous()``), unless ``adapt`` is
-    off: location and scale of each column (4 %) in place of marginals and correlations. What the schema says decides.
+    nominal levels (5 %) and the correlations of all pairs (``correlations``, 10 %; None buys neither), for the choices
+    of a ``selection`` of models along the training, if there is one, the rest on noisy gradients. ``batch`` is the
+    expected batch; by default one row in ``part`` of the declared table, from 256 to 4,096 rows. A table whose columns
+    are all continuous has defaults of its own (``continuous()``), unless ``adapt`` is off: location and scale of each
+    column (4 %) in place of marginals and correlations. What the schema says decides.
     Reference: Lee, Kim, Jeong, Ro 2022, "Differentially Private Normalizing Flows for Synthetic Tabular Data
     Generation"; ``HFlow.paper()`` has its settings.
 
@@ -124,6 +128,7 @@ class HFlow:
     correlations: CorrelationShare | None = CorrelationShare()
     dequantisation: Dequantisation = Dequantisation()
     adapt: bool = True
+    selection: Selection | None = None
 
     def __post_init__(self) -> None:
         whole(1, steps=self.steps, part=self.part)
@@ -144,8 +149,7 @@ class HFlow:
         if self.correlations is not None:
             instance(CorrelationShare, correlations=self.correlations)
             spent += self.correlations.share + self.correlations.order
-        if spent > 0.95:
-            raise ArgumentError("Marginals and correlations together may spend 95 % of the budget at most.")
+        check_shares(self.selection, spent)
         if self.correlations is not None and not isinstance(self.marginals, MarginalShare):
             raise ArgumentError(
                 "Correlations are those of features behind histograms, and so need marginals that are: "
@@ -217,18 +221,19 @@ class HFlow:
         sampling = PoissonSampling(rate=sampling_rate(declared, self.batch, self.part))
         return SgdPlan(sampling=sampling, clip=self.clipping.clip(), steps=self.steps)
 
-    def fit(self, curator: Curator, layout: Layout) -> SplineFlow:
+    def fit(self, curator: Curator, layout: Layout) -> SplineFlow | CellUnion:
         return self.adapted(layout)._fitted(curator, layout)
 
-    def _fitted(self, curator: Curator, layout: Layout) -> SplineFlow:
-        plan = self.plan(curator.declared_size)
+    def _fitted(self, curator: Curator, layout: Layout) -> SplineFlow | CellUnion:
+        plan, choices = self.plan(curator.declared_size), pledged(curator, layout, self.selection)
         dequantiser = self.dequantisation.shape(layout)
         flow = SplineFlow.start(self.size.shape(layout.num_features), key=curator.start_key(), dequantiser=dequantiser)
         flow = flow.behind(*self._fixed_maps(curator, layout))
         draws, conditional = self.dequantisation.draws_for(layout), self.dequantisation.kind == "copula"
         loss = FlowLoss(skeleton=flow, draws=draws, conditional=conditional)
-        purpose = "gradients of the likelihood"
-        return descend(flow, flow.trainable(), loss, curator, plan=plan, optimiser=self.optimiser, purpose=purpose)
+        given: dict[str, Any] = {"plan": plan, "optimiser": self.optimiser, "purpose": "gradients of the likelihood"}
+        models = descend(flow, flow.trainable(), loss, curator, **given, checkpoints=choices.checkpoints)
+        return choices.released(curator, layout, models)
 
     def _fixed_maps(self, curator: Curator, layout: Layout) -> tuple[MarginalMap, Copula | None]:
         """Marginals with levels in an order that means something, and the copula of features behind them."""

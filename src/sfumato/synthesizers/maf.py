@@ -14,7 +14,9 @@ from sfumato.fitting.batches import expected_batch, sampling_rate
 from sfumato.fitting.likelihood import Optimiser, fit_likelihood
 from sfumato.fitting.priors import MixturePrior, PublicMixture, with_prior
 from sfumato.fitting.scaling import ScalingShare, buy_scaling
+from sfumato.fitting.selection import Selection, check_shares, pledged
 from sfumato.models.flows.flow import MafShape, MaskedAutoregressiveFlow
+from sfumato.models.union import DensityUnion
 from sfumato.privacy import Curator, FixedSizeSampling, FlatClip, PoissonSampling, Relation, SgdPlan
 
 
@@ -23,11 +25,12 @@ class Maf:
     """DP-NF: a masked autoregressive flow of five blocks, trained by DP-SGD with Adam.
 
     Guarantees: (epsilon, delta) for one unit; exact likelihood of continuous rows.
-    Cost: three Gaussian sums for locations and scales (``scaling``, 4 % of the budget; None buys none and leaves
-    the features as they are), the rest on noisy gradients. ``batch`` is the expected batch; by default a sixth
-    of the declared table, at most 4,096 rows (a sixth of the rows where no size is declared).
-    ``prior`` is the base: the standard normal (None), a mixture bought with a share of the budget, or a public one.
-    ``activations`` buys the start of activation normalisation (DP-NF-INIT); None starts it at the identity for free.
+    Cost: three Gaussian sums for locations and scales (``scaling``, 4 % of the budget; None buys none and leaves the
+    features as they are), the rest on noisy gradients. ``batch`` is the expected batch; by default a sixth of the
+    declared table, at most 4,096 rows (a sixth of the rows where no size is declared). ``prior`` is the base: the
+    standard normal (None), a mixture bought with a share of the budget, or a public one. ``selection`` pays for a
+    choice among models along the training. ``activations`` buys the start of activation normalisation (DP-NF-INIT);
+    None starts it at the identity for free.
     Reference: Waites and Cummings 2021, "Differentially Private Normalizing Flows for Privacy-Preserving Density
     Estimation".
 
@@ -52,6 +55,7 @@ class Maf:
     optimiser: Optimiser = Optimiser()
     scaling: ScalingShare | None = ScalingShare()
     sampling: Literal["poisson", "fixed-size"] = "poisson"
+    selection: Selection | None = None
 
     def __post_init__(self) -> None:
         whole(1, blocks=self.blocks, width=self.width, depth=self.depth, steps=self.steps)
@@ -70,8 +74,7 @@ class Maf:
             if not self.act_norm:
                 raise ArgumentError("A start of activation normalisation needs act_norm=True.")
         bought = (self.scaling, self.activations, self.prior)
-        if sum(getattr(part, "share", 0.0) for part in bought) > 0.95:
-            raise ArgumentError("Scaling, activations and prior may spend 95 % of the budget at most.")
+        check_shares(self.selection, *(getattr(part, "share", 0.0) for part in bought))
 
     @property
     def relation(self) -> Relation:
@@ -102,8 +105,8 @@ class Maf:
         batch = min(declared, expected_batch(declared, self.batch, 6))
         return SgdPlan(sampling=FixedSizeSampling(batch=batch, rows=declared), clip=clip, steps=self.steps)
 
-    def fit(self, curator: Curator, layout: Layout) -> MaskedAutoregressiveFlow:
-        plan = self.plan(curator.declared_size)
+    def fit(self, curator: Curator, layout: Layout) -> MaskedAutoregressiveFlow | DensityUnion:
+        plan, choices = self.plan(curator.declared_size), pledged(curator, layout, self.selection)
         shape = MafShape(layout.num_features, self.blocks, self.width, self.depth, self.act_norm)
         flow = MaskedAutoregressiveFlow.start(shape, key=curator.start_key())
         if self.scaling is not None:
@@ -118,9 +121,9 @@ class Maf:
         trainable = eqx.tree_at(
             fixed, jax.tree.map(lambda _: True, flow), jax.tree.map(lambda _: False, fixed(flow)), is_leaf=_is_none
         )
-        return fit_likelihood(
-            flow, trainable, curator, plan=plan, optimiser=self.optimiser, purpose="gradients of the likelihood"
-        )
+        given: dict[str, Any] = {"plan": plan, "optimiser": self.optimiser, "purpose": "gradients of the likelihood"}
+        models = fit_likelihood(flow, trainable, curator, **given, checkpoints=choices.checkpoints)
+        return choices.released(curator, layout, models)
 
 
 def _is_none(value: Any) -> bool:

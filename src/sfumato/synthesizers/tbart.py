@@ -12,16 +12,18 @@ from sfumato.fitting.batches import sampling_rate
 from sfumato.fitting.clipping import Clipping
 from sfumato.fitting.codecs import PaidBins, buy_codec, even_codec
 from sfumato.fitting.likelihood import Optimiser, descend
+from sfumato.fitting.selection import Selection, check_shares, pledged
 from sfumato.fitting.transformer_loss import loss_of
 from sfumato.fitting.warm_start import WarmStart, buy_tree
 from sfumato.models.codes.codec import Codec
 from sfumato.models.codes.coded import CodedModel
 from sfumato.models.codes.tables import ConditionalTables
 from sfumato.models.codes.transformer import MOST_LAYERS, Transformer, TransformerShape
+from sfumato.models.union import CodedUnion
 from sfumato.privacy import Curator, PoissonSampling, Relation, SgdPlan
 from sfumato.privacy.factored import MOST_DRAWN
 
-__all__ = ["Clipping", "Optimiser", "PaidBins", "Tbart", "TransformerSize", "WarmStart"]
+__all__ = ["Clipping", "Optimiser", "PaidBins", "Selection", "Tbart", "TransformerSize", "WarmStart"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +47,11 @@ class Tbart:
 
     Guarantees: (epsilon, delta) for one unit; exact likelihood of every row.
     Cost: Gaussian sums for the bins of columns (``codec``, 10 % of the budget; None takes ``even_bins`` over public
-    bounds, which cost nothing) and, where asked for, two for a tree of pairs (``warm``); the rest on noisy gradients.
-    Training starts from the tree, or from the shares of codes that were bought along with the bins. ``batch`` is the
-    expected batch; by default a tenth of the declared table, from 256 to 4,096 rows. ``order`` is the order of columns:
-    as in the table, or by their number of codes; with ``warm`` it is that of the tree.
+    bounds, which cost nothing) and, where asked for, two for a tree of pairs (``warm``), choices for the ``selection``
+    of models along the training; the rest on noisy gradients. Training starts from the tree, or from the shares of
+    codes that were bought along with the bins. ``batch`` is the expected batch; by default a tenth of the declared
+    table, from 256 to 4,096 rows. ``order`` is the order of columns: as in the table, or by their number of codes; with
+    ``warm`` it is that of the tree.
     Reference: Castellon, Gopal, Bloniarz, Rosenberg 2023, "DP-TBART: A Transformer-based Autoregressive Model for
     Differentially Private Tabular Data Generation"; ``Tbart.paper()`` has its settings.
 
@@ -70,6 +73,7 @@ class Tbart:
     even_bins: int = 100
     warm: WarmStart | None = None
     order: Literal["table", "few-first", "many-first"] = "table"
+    selection: Selection | None = None
 
     def __post_init__(self) -> None:
         whole(1, steps=self.steps)
@@ -93,8 +97,7 @@ class Tbart:
             spent += self.warm.dependence + self.warm.pairs
             if self.codec is None:
                 raise ArgumentError("A warm start needs the shares of codes: set codec too.")
-        if spent > 0.95:
-            raise ArgumentError("Codec and warm start together may spend 95 % of the budget at most.")
+        check_shares(self.selection, spent)
 
     @classmethod
     def paper(cls) -> Self:
@@ -133,17 +136,17 @@ class Tbart:
         sampling = PoissonSampling(rate=sampling_rate(declared, self.batch, 10))
         return SgdPlan(sampling=sampling, clip=self.clipping.clip(), steps=self.steps)
 
-    def fit(self, curator: Curator, layout: Layout) -> CodedModel:
-        plan = self.plan(curator.declared_size)
+    def fit(self, curator: Curator, layout: Layout) -> CodedModel | CodedUnion:
+        plan, choices = self.plan(curator.declared_size), pledged(curator, layout, self.selection)
         codec, base, view = self._start(curator, layout)
         shape = TransformerShape(sizes=codec.sizes, order=self._order(codec.sizes, base), **asdict(self.size))
         model = Transformer.start(shape, key=curator.start_key(), base=base)
-        purpose = "gradients of the likelihood"
         # A size that is not declared is bought later: then the weights must do for the largest batch there may be.
         declared = curator.declared_size
         loss = loss_of(model, MOST_DRAWN / 2 if declared is None else plan.sampling.normaliser_rate * declared)
-        model = descend(model, model.trainable(), loss, view, plan=plan, optimiser=self.optimiser, purpose=purpose)
-        return CodedModel(codec, model)
+        given: dict[str, Any] = {"plan": plan, "optimiser": self.optimiser, "purpose": "gradients of the likelihood"}
+        found = descend(model, model.trainable(), loss, view, **given, checkpoints=choices.checkpoints)
+        return choices.released(curator, layout, [CodedModel(codec, each) for each in found])
 
     def _start(self, curator: Curator, layout: Layout) -> tuple[Codec, ConditionalTables | None, Curator]:
         """The codec, what is known of the codes before training, and the doors to rows of codes."""

@@ -11,28 +11,18 @@ from sfumato.errors import ArgumentError, ReleaseError
 from sfumato.models.flows.marginal_map import MarginalMap
 from sfumato.models.generators.blocks import read_blocks
 from sfumato.models.generators.generator import Generator, GeneratorShape
-from sfumato.models.generators.union import GeneratorUnion
 
 _MOST = 10**6
 
 
 def generator_skeleton(fields: Mapping[str, Any], tensor_sizes: Sequence[int]) -> Generator:
     """The generator with shapes in place of arrays. No description can make more be allocated than the file holds."""
-    shape = _shape(fields, tensor_sizes, members=1)
+    shape = _shape(fields, tensor_sizes)
     found: Generator = eqx.filter_eval_shape(lambda: _start(shape))
     return found
 
 
-def union_skeleton(fields: Mapping[str, Any], tensor_sizes: Sequence[int]) -> GeneratorUnion:
-    """The union with shapes in place of arrays, in the same way."""
-    members = _count(fields, "members", least=1)
-    shape = _shape(fields, tensor_sizes, members=members)
-    stacked = lambda: jax.tree.map(lambda part: jnp.zeros((members, *part.shape), part.dtype), _start(shape))
-    found: Generator = eqx.filter_eval_shape(stacked)
-    return GeneratorUnion(found)
-
-
-def _shape(fields: Mapping[str, Any], tensor_sizes: Sequence[int], members: int) -> GeneratorShape:
+def _shape(fields: Mapping[str, Any], tensor_sizes: Sequence[int]) -> GeneratorShape:
     sizes = {name: _count(fields, name, least=1) for name in ("latent", "width", "depth")}
     bins = _count(fields, "bins", least=0)
     label = None if fields.get("label") is None else _count(fields, "label", least=0)
@@ -46,8 +36,7 @@ def _shape(fields: Mapping[str, Any], tensor_sizes: Sequence[int], members: int)
         shape = GeneratorShape(blocks, **sizes, label=label, bins=bins)
     except ArgumentError as error:
         raise ReleaseError(f"The model description is damaged: {error}") from None
-    claimed = [members * size for size in array_sizes(shape)]
-    if sorted(claimed) != sorted(tensor_sizes):
+    if sorted(array_sizes(shape)) != sorted(tensor_sizes):
         raise ReleaseError("The model description claims other numbers than the file holds.")
     return shape
 
