@@ -143,10 +143,10 @@ def test_a_small_table_gets_fewer_and_surer_rounds():
     total, sizes = Fraction(3, 200), [4, 4, 4, 3, 3, 3, 4]
     small, large, unknown = (Plan.of(total, sizes, rows=rows, most=16) for rows in (1_400, 1e6, None))
     assert large == unknown and large.first == total / (16 * 7)
-    assert total / 16 < small.first <= total / 7
+    assert 6 * large.first < small.first <= total / 14
     assert small.singles == total * Fraction(3, 20) > large.singles
     off = np.sqrt(2 / np.pi) * multiplier_of(small.first * (1 - small.choices)) * 12
-    assert off < 0.2 * 1_400 < np.sqrt(2 / np.pi) * multiplier_of(large.first * (1 - large.choices)) * 12
+    assert off < 0.25 * 1_400 < np.sqrt(2 / np.pi) * multiplier_of(large.first * (1 - large.choices)) * 12
 
 
 @pytest.mark.parametrize("sizes", [[2], [2, 2], [2] * 20, [32] * 14, [400] * 3])
@@ -155,7 +155,7 @@ def test_every_plan_leaves_something_for_a_round(sizes, rows):
     total = Fraction(1, 100)
     plan = Plan.of(total, sizes, rows=rows, most=16)
     assert 0 < plan.choices < Fraction(3, 5) and 0 < plan.singles <= total * Fraction(3, 20)
-    assert total / (16 * len(sizes)) <= plan.first <= total / len(sizes)
+    assert total / (16 * len(sizes)) <= plan.first <= total / (2 * len(sizes))
 
 
 def test_the_larger_the_tables_the_less_goes_to_choices():

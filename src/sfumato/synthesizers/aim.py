@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 from math import log, pi, sqrt
-from statistics import median
+from statistics import fmean, median
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,8 +25,11 @@ from sfumato.privacy.concentrated import epsilon_of, multiplier_of
 _SINGLES = Fraction(3, 20)
 """The most of the total that the first counts of single columns take."""
 
-_START = 0.15
+_START = 0.2
 """The part of the declared rows by which noise may put the counts of the first table off, where rounds are few."""
+
+_FEWEST = 2
+"""Rounds a column that the first noise is planned for at least. With one, Loan lost a pair that gives rows away."""
 
 _STEPS = 100
 """Steps of an estimate between rounds, which goes on from the one before; the last one takes as many as it needs."""
@@ -119,23 +122,23 @@ class Plan:
 
         The mechanism as published starts with so much noise that a small table has no signal above it, and it pays a
         tenth for every choice, however small the tables are that are chosen. Here the first round has no more noise
-        than puts the counts of a middling pair off by ``_START`` of the rows, down to as few rounds as there are
-        columns. A choice at rho a is wrong by about sqrt(2 / a) / 2 * log(candidates) rows, counts at rho b by
+        than puts the counts of a middling pair off by ``_START`` of the rows, down to ``_FEWEST`` rounds a column. A
+        choice at rho a is wrong by about sqrt(2 / a) / 2 * log(candidates) rows, counts at rho b by
         cells / sqrt(pi * b); the choice gets the part of a round at which the two add up to least.
 
         >>> small, large = (Plan.of(Fraction(1, 66), [4] * 7, rows=rows, most=16) for rows in (1_400, 1_000_000))
         >>> float(small.first / large.first), float(small.choices), round(float(small.singles / large.singles), 2)
-        (16.0, 0.29, 3.38)
+        (8.0, 0.29, 3.38)
         """
         num = len(sizes)
         pairs = [sizes[a] * sizes[b] for a, b in combinations(range(num), 2)] or [sizes[0]]
-        cells, candidates = median(pairs), num + len(pairs)
-        odds = (sqrt(pi / 2) * log(candidates) / cells) ** (2 / 3)
+        candidates = num + len(pairs)
+        odds = (sqrt(pi / 2) * log(candidates) / fmean(pairs)) ** (2 / 3)
         choices = Fraction(round(1_000 * odds / (1 + odds)), 1_000)
         times = float(most * num)
         if rows is not None:
-            start = _START * rows / (sqrt(2 / pi) * cells)
-            times = min(times, max(float(num), 2 * start**2 * float(total * (1 - choices))))
+            start = _START * rows / (sqrt(2 / pi) * median(pairs))
+            times = min(times, max(float(min(_FEWEST, most) * num), 2 * start**2 * float(total * (1 - choices))))
         first = total / Fraction(times)
         return cls(singles=min(_SINGLES * total, num * first * (1 - choices)), first=first, choices=choices)
 
