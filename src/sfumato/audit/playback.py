@@ -148,11 +148,12 @@ def _step_total(fixed: Any, plan: Any, expected: float) -> Any:
     return total
 
 
-def _answers_total(teaching: Any, plan: Any) -> Any:
+def _answers_total(fixed: Any, plan: Any) -> Any:
     """States and answers of all parts after one step, and the sum of loud answers, of states, rows and parts."""
-    loud = replace(teaching, answer=lambda *given: LOUD * teaching.answer(*given))
 
-    def total(_: Any, carry: Any, rows: PrivateRows, dealt: Any, key: Array) -> Any:
+    def total(arrays: Any, carry: Any, rows: PrivateRows, dealt: Any, key: Array) -> Any:
+        teaching = eqx.combine(arrays, fixed)
+        loud = replace(teaching, answer=lambda *given: LOUD * teaching.answer(*given))
         given = (plan, *carry, rows, dealt, jax.random.wrap_key_data(key[:2]))
         # States too: an answer may be a vote, which hardly ever turns.
         alone = [

@@ -89,8 +89,7 @@ def teach_generator(
     )
     first, second, third = jax.random.split(key, 3)
     states = jax.vmap(room.start_critic)(jax.random.split(first, plan.parts))
-    update = lambda total, public: _updated(room, total, public, plan.parts)
-    teaching = Teaching(learn=room.learn, answer=room.answer, update=update)
+    teaching = Teaching(learn=room.learn, answer=room.answer, update=_Update(room, plan.parts))
     public = room.start(second, third)
     public = curator.noisy_teachers(teaching, states, public, plan=plan, purpose=f"{answers} of critics on parts")
     return room.generator(jax.tree.map(jnp.asarray, public["average"]))
@@ -206,6 +205,16 @@ class _Room(eqx.Module):
             change, moments = self._critic_optimiser().update(jax.grad(loss)(student), moments, student)
             student = optax.apply_updates(student, change)
         return {**public, "student": student, "student_moments": moments}
+
+
+class _Update(eqx.Module):
+    """What follows a noisy sum: a module and no closure, so that two fits of one kind can be seen to do the same."""
+
+    room: _Room
+    parts: int = eqx.field(static=True)
+
+    def __call__(self, total: Array, public: dict[str, Any]) -> dict[str, Any]:
+        return _updated(self.room, total, public, self.parts)
 
 
 @eqx.filter_jit

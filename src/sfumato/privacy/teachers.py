@@ -74,12 +74,12 @@ class TeacherPlan:
         return FlatClip(bound=self.bound)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Teaching:
+class Teaching(eqx.Module):
     """The functions of one part, and of what is public.
 
     ``learn(state, public, rows, key)`` gives the state of a part after a batch of its own rows, ``answer(state,
-    public)`` its vector. ``update(total, public)`` is post-processing of the noisy sum.
+    public)`` its vector. ``update(total, public)`` is post-processing of the noisy sum. Arrays that they hold, as
+    methods of Equinox modules do, are arguments of what is compiled and no constants.
     """
 
     learn: Callable[[Any, Any, Any, Array], Any]
@@ -160,16 +160,18 @@ def step_total(
     return states, total.astype(jnp.int64)
 
 
-def compiled_teachers(teaching: Teaching, plan: TeacherPlan, call: int) -> Callable[..., Any]:
-    """A function (carry, held, rows, key, start, stop) -> carry of steps: learn, answer, noise, update.
+def compiled_teachers(fixed: Teaching, plan: TeacherPlan) -> Callable[..., Any]:
+    """A function (carry, held, rows, key, call, start, stop) -> carry of steps: learn, answer, noise, update.
 
-    ``held`` are the dealt rows and the deviation of the noise in grid units. Rows are an argument of the compiled
-    function and never a constant in it.
+    ``held`` are the arrays of the teaching, of which ``fixed`` is the rest, the dealt rows and the deviation of the
+    noise in grid units. They, the rows and the number of the call are arguments of the compiled function and never
+    constants in it, so that the next fit of the same kind finds it in a compilation cache.
     """
 
     @jax.jit
-    def run(carry: Any, held: Any, rows: PrivateRows, key: Array, start: Array, stop: Array) -> Any:
-        dealt, deviation = held
+    def run(carry: Any, held: Any, rows: PrivateRows, key: Array, call: Array, start: Array, stop: Array) -> Any:
+        arrays, dealt, deviation = held
+        teaching = eqx.combine(arrays, fixed)
 
         def one(step: Array, carry: Any) -> Any:
             states, public = carry
