@@ -93,18 +93,24 @@ def descend(
     Where the curator has public rows, plain gradient steps on these come first.
     Cost: the plan's event, with whatever noise the rest of the budget asks for.
     """
-    transformation = optimiser.transformation(plan.steps)
     before = min(STEPS, plan.steps)
     params = pretrained(loss, params, curator, transformation=optimiser.transformation(before), steps=before)
-
-    def update(gradient: Any, state: Any, params: Any) -> tuple[Any, Any]:
-        moments, average, step = state
-        change, moments = transformation.update(gradient, moments, params)
-        params = optax.apply_updates(params, change)
-        past = jnp.minimum(optimiser.averaging, (1 + step) / (10 + step))  # the start must not linger
-        average = jax.tree.map(lambda mean, new: (past * mean + (1 - past) * new).astype(new.dtype), average, params)
-        return params, (moments, average, step + 1)
-
-    state = (transformation.init(params), params, jnp.zeros((), jnp.int32))
+    state = (optimiser.transformation(plan.steps).init(params), params, jnp.zeros((), jnp.int32))
+    update = _Update(optimiser, plan.steps)
     params, (_, average, _) = curator.noisy_descent(loss, params, state, plan=plan, update=update, purpose=purpose)
     return eqx.combine(jax.tree.map(jnp.asarray, average), model)
+
+
+class _Update(eqx.Module):
+    """A step of the optimiser and of the average: a module, so that two fits of a kind can be seen to do the same."""
+
+    optimiser: Optimiser = eqx.field(static=True)
+    steps: int = eqx.field(static=True)
+
+    def __call__(self, gradient: Any, state: Any, params: Any) -> tuple[Any, Any]:
+        moments, average, step = state
+        change, moments = self.optimiser.transformation(self.steps).update(gradient, moments, params)
+        params = optax.apply_updates(params, change)
+        past = jnp.minimum(self.optimiser.averaging, (1 + step) / (10 + step))  # the start must not linger
+        average = jax.tree.map(lambda mean, new: (past * mean + (1 - past) * new).astype(new.dtype), average, params)
+        return params, (moments, average, step + 1)
