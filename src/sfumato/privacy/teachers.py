@@ -38,7 +38,7 @@ from jaxtyping import Array, Float, Int, Int64
 
 from sfumato.checks import between, whole
 from sfumato.errors import ArgumentError
-from sfumato.privacy.chacha import keystream
+from sfumato.privacy.chacha import compiled_keystream, keystream
 from sfumato.privacy.clipping import GRID, MOST_ROWS_AT_ONCE, FlatClip
 from sfumato.privacy.noise import gaussian_integers
 from sfumato.privacy.randomness import Stream, nonce
@@ -127,7 +127,8 @@ def deal(first_rows: Int[np.ndarray, " row"], key: Array, call: int, num_parts: 
     Each word is that of a place in the key stream, so that a unit more moves no other to another part. The remainder
     of 32 bits is uneven by num_parts / 2**32 at most, which privacy does not rest on: the law is the same for all.
     """
-    words = np.asarray(keystream(key, nonce(call, 0, Stream.SAMPLING), max(1, len(first_rows))))
+    room = 1 << max(6, (len(first_rows) - 1).bit_length())  # few programs are compiled; other words are not used
+    words = np.asarray(compiled_keystream(key, nonce(call, 0, Stream.SAMPLING), room))
     return (words[first_rows] % np.uint32(num_parts)).astype(np.int64)
 
 
