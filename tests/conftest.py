@@ -1,7 +1,8 @@
 """Most of the time of a run goes into compiling: what is compiled twice is kept, what is not measured stays rough.
 
 ``make test`` runs two commands: ``SFUMATO_TESTS=strict``, all that must be compiled as users compile it, and
-``SFUMATO_TESTS=rough``, the folders of ``ROUGH``. A plain ``pytest`` runs both and takes longer.
+``SFUMATO_TESTS=rough``, the folders of ``ROUGH`` and the examples of all modules but those of ``privacy`` and ``audit``
+(``Makefile``). A plain ``pytest`` runs both and takes longer.
 """
 
 import gc
