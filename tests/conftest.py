@@ -1,9 +1,11 @@
 """Most of the time of a run goes into compiling: what is compiled twice is kept, what is not measured stays rough.
 
 ``make test`` runs two commands: ``SFUMATO_TESTS=strict``, all that must be compiled as users compile it, and
-``SFUMATO_TESTS=rough``, the folders of ``ROUGH``. A plain ``pytest`` runs both and takes longer.
+``SFUMATO_TESTS=rough``, the folders of ``ROUGH`` and the examples of all modules but those of ``privacy`` and ``audit``
+(``Makefile``). A plain ``pytest`` runs both and takes longer.
 """
 
+import gc
 import os
 import tempfile
 from collections.abc import Iterator
@@ -20,9 +22,10 @@ WAY = os.environ.get("SFUMATO_TESTS", "both")
 if WAY == "rough":
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 if WAY == "rough" and version("jaxlib").startswith("0.10."):
-    # XLA stops at flags that it does not know, so this one is for versions that are known to have it. It halves the
-    # time of compiling once more.
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false"
+    # XLA stops at flags that it does not know, so these are for versions that are known to have them. The first halves
+    # the time of compiling once more; without the second each program is compiled in pieces, which takes a tenth more.
+    flags = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
 
 settings.register_profile("any machine", deadline=None)  # one that is busy is no defect
 settings.load_profile("any machine")
@@ -58,6 +61,13 @@ def compiled_roughly(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     jax.config.update("jax_disable_most_optimizations", False)
     jax.clear_caches()
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays: looking through it for garbage, over and over while JAX traces, takes time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 APART = ("test_audit.py", "test_canaries.py", "test_epsilons.py", "test_planted_bugs.py", "test_record_play.py")

@@ -352,7 +352,7 @@ def test_what_is_not_charged_is_told(monkeypatch):
     real = Ledger.charge
     free = lambda self, event, purpose: None if "round 2" in purpose else real(self, event, purpose)
     monkeypatch.setattr(Ledger, "charge", free)
-    seen = watched(Maf(steps=3), canaries=500)
+    seen = watched(Maf(steps=3), canaries=1_000)
     # The number of charges is part of every nonce, so the next call then draws the same noise, which shows too.
     assert seen.faults == (
         "location and scale, round 2 of 3: the ledger was not charged for what was done",

@@ -434,6 +434,16 @@ def test_the_kind_of_table_that_comes_in_goes_out(kind, tmp_path):
     np.testing.assert_allclose(scores, release.log_prob(case.table), atol=1e-6)
 
 
+def test_few_rows_are_drawn_and_scored_as_many_are():
+    """Programs are made for few rows or for many; which one it is shows nowhere."""
+    case, num = CASES["all continuous"], 1_100
+    release = sf.fit(case.table, case.schema, method=Untrained(), epsilon=case.epsilon, delta=case.delta)
+    many = release.sample(num, seed=3)
+    assert many.num_rows == num
+    assert release.sample(9, seed=3).equals(many.slice(0, 9))
+    np.testing.assert_allclose(release.log_prob(many.slice(0, 9)), release.log_prob(many)[:9], rtol=1e-4, atol=1e-4)
+
+
 # --- seeds ----------------------------------------------------------------------------------------------------
 
 SEED = 987_654_321

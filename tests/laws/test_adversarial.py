@@ -93,7 +93,7 @@ def test_the_game_learns_that_columns_agree():
 
 def test_conditions_come_by_their_shares():
     """3,000 draws: the deviation of a share is below 0.01, and 0.05 is five of them."""
-    drawn = np.asarray(jax.vmap(conditional().draw_condition)(jax.random.split(KEY, 3_000)))
+    drawn = np.asarray(jax.jit(jax.vmap(conditional().draw_condition))(jax.random.split(KEY, 3_000)))
     assert np.array_equal(np.unique(drawn.sum(axis=1)), [1.0])
     found = drawn.mean(axis=0)
     assert np.abs(found[:3] - SHARES[:3] / 2).max() < 0.05 and np.abs(found[3:] - SHARES[3:] / 2).max() < 0.05
@@ -102,10 +102,10 @@ def test_conditions_come_by_their_shares():
 def test_a_row_brings_a_condition_of_its_own_and_a_made_row_pays_for_breaking_its():
     scene = ConditionalScene(conditional())
     row = {"low": jnp.array([1 / 3, 0.0, 0.25, 0.5]), "width": jnp.array([1 / 3, 0.5, 0.25, 0.5])}
-    seen = np.asarray(jax.vmap(lambda key: scene.real(row, key))(jax.random.split(KEY, 50)))
+    seen = np.asarray(jax.jit(jax.vmap(lambda key: scene.real(row, key)))(jax.random.split(KEY, 50)))
     asked = Counter(tuple(each) for each in seen[:, BLOCKS.width :].tolist())
     assert set(asked) == {(0.0, 1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0, 1.0)}
-    made, cost = scene.made(scene.embedder, KEY)
+    made, cost = jax.jit(lambda key: scene.made(scene.embedder, key))(KEY)
     assert made.shape == (scene.inputs,) and float(cost) > 0
 
 

@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
+import sfumato.privacy.noise as noise_module
 from privacy.doors import curator_of, gradients_of, multiplier_of, plan_of
 from sfumato.privacy import Adjacency, FlatClip, Randomness, SumQuery
 from sfumato.privacy.clipping import GRID
-from sfumato.privacy.noise import gaussian_integers
+from sfumato.privacy.noise import gaussian_integers, normals
 from sfumato.privacy.randomness import Stream, nonce
 
 _ALARM = 1e-6
@@ -68,6 +69,20 @@ def test_noise_is_normal_and_whole():
     assert stats.kstest(standard, "norm").pvalue > _ALARM
     assert abs(stats.kurtosis(standard)) < 5 * np.sqrt(24 / draws.size)  # five deviations: false alarm 6e-7
     assert np.unique(draws).size > 900_000  # of 3 million steps a deviation; float16 has a few thousand
+
+
+def test_sums_of_many_lengths_draw_by_few_programs():
+    """By itself or inside of a program, in whatever room: a deviate is that of its place in the stream."""
+    key, at = Randomness.from_seed(1).key, nonce(1, 0, Stream.NOISE)
+    before = noise_module._pairs._cache_size()
+    with jax.enable_x64(True):
+        for num in (1, 2, 5, 64, 127, 128):
+            assert np.array_equal(
+                normals(key, at, num), normals(key, at, 128).reshape(2, 64)[:, : -(-num // 2)].reshape(-1)[:num]
+            )
+        assert noise_module._pairs._cache_size() <= before + 1
+        inside = jax.jit(lambda at: normals(key, at, 37))(at)
+        np.testing.assert_allclose(inside, normals(key, at, 37), rtol=1e-12)
 
 
 def test_tail_reaches_beyond_float32():

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from privacy.doors import curator_of
+from privacy.doors import curator_of, linear_loss, plan_of
 from sfumato.errors import ArgumentError
 from sfumato.fitting.mixture_em import EmSettings, fit_mixture
 from sfumato.fitting.scaling import ScalingShare, buy_scaling
@@ -17,6 +17,7 @@ from sfumato.privacy import Adjacency, Budget, Curator, FlatClip, Ledger, Random
 from sfumato.privacy.clipping import GRID
 from sfumato.privacy.counting import exact_sum
 from sfumato.privacy.programs import Programs, fixed_part
+from sfumato.privacy.teachers import TeacherPlan, Teaching
 
 
 class Weighted(eqx.Module):
@@ -135,6 +136,39 @@ def test_clip_and_entries_are_part_of_a_program():
     assert np.all(loose > 9.0) and np.all(tight < 1.0)
     with pytest.raises(ArgumentError, match="3 entries"):
         exact(curator, function, entries=3)
+
+
+class Follow(eqx.Module):
+    """What follows an answer, of a descent or of teachers, with an array; it notes whether that is an argument."""
+
+    by: jax.Array
+    seen: list = eqx.field(static=True)
+
+    def __call__(self, *given):
+        self.seen.append(isinstance(self.by, jax.core.Tracer))
+        return given[-1], given[1]
+
+    def learn(self, state, public, rows, key):
+        return self.by * state
+
+    def answer(self, state, public):
+        self.seen.append(isinstance(self.by, jax.core.Tracer))
+        return self.by * state
+
+    def update(self, total, public):
+        self.seen.append(isinstance(self.by, jax.core.Tracer))
+        return (public + self.by).astype(public.dtype)
+
+
+def test_arrays_of_what_follows_an_answer_are_no_constants():
+    """A constant would be part of the program: it would be compiled anew for every fit."""
+    follow, zeros = Follow(jnp.ones(2, jnp.float32), []), jnp.zeros(2, jnp.float32)
+    descent, parts = (curator_of(np.ones((10, 2))) for _ in "ab")
+    descent.noisy_descent(linear_loss, zeros, zeros, plan=plan_of(), update=follow, purpose="x")
+    teaching = Teaching(learn=follow.learn, answer=follow.answer, update=follow.update)
+    plan = TeacherPlan(parts=2, steps=1, batch=1, num_entries=2, bound=1.0)
+    parts.noisy_teachers(teaching, jnp.zeros((2, 2), jnp.float32), zeros, plan=plan, purpose="x")
+    assert len(follow.seen) >= 3 and all(follow.seen)
 
 
 def cells(num):

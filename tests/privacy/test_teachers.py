@@ -3,6 +3,7 @@
 from dataclasses import replace
 from math import sqrt
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +16,9 @@ from sfumato.privacy.clipping import GRID
 from sfumato.privacy.events import GaussianSum
 from sfumato.privacy.step import PrivateRows
 from sfumato.privacy.teachers import Dealt, TeacherPlan, Teaching, deal, first_rows, step_total, warmed
+
+stepped = eqx.filter_jit(step_total)
+"""A step as one program, as fits run it."""
 
 PARTS = 7
 PLAN = TeacherPlan(parts=PARTS, steps=3, batch=4, num_entries=3, bound=0.5)
@@ -48,7 +52,7 @@ def totals(values, parts, teaching=TEACHING, steps=4):
         dealt = Dealt.of(parts, PARTS, room)
         for step in range(steps):
             key = jax.random.fold_in(jax.random.key(1), step)
-            states, total = step_total(teaching, PLAN, states, public, rows, dealt, key)
+            states, total = stepped(teaching, PLAN, states, public, rows, dealt, key)
             found.append(np.asarray(total, np.float64))
             public = public + 0.1
     return np.array(found), np.asarray(states)
@@ -100,7 +104,7 @@ def test_a_mutant_whose_parts_share_rows_is_told_apart():
             leaky = Leaky(dealt.order, dealt.starts, dealt.counts)
             start = (jnp.zeros((PARTS, 3), jnp.float32), jnp.zeros(3, jnp.float32))
             states.append([
-                np.asarray(step_total(TEACHING, PLAN, *start, rows_of(given), one, jax.random.key(1))[0])
+                np.asarray(stepped(TEACHING, PLAN, *start, rows_of(given), one, jax.random.key(1))[0])
                 for one in (dealt, leaky)
             ])  # fmt: skip
     others = np.arange(PARTS) != 3

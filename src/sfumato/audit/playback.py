@@ -94,6 +94,13 @@ class _Doors(Curator):
             public = teaching.update(_made_up(jnp.zeros(plan.num_entries, jnp.float32), at), public)
         return public
 
+    def _moved_on(self, answers: Any, params: Any, state: Any, update: Any) -> Any:
+        """Parameters and state after frozen answers, by one program: compiled step by step it would be a hundred."""
+        program, arrays = self._programs.of(_updated, update)
+        for answer in answers:
+            params, state = program(arrays, answer, state, params)
+        return params, state
+
     def _measured(self, total: Any, function: Any, *given: Any, first: Exact | None) -> Exact:
         if not self._tape.measure:
             return Exact(np.zeros(0))
@@ -148,11 +155,17 @@ def _step_total(fixed: Any, plan: Any, expected: float) -> Any:
     return total
 
 
-def _answers_total(teaching: Any, plan: Any) -> Any:
-    """States and answers of all parts after one step, and the sum of loud answers, of states, rows and parts."""
-    loud = replace(teaching, answer=lambda *given: LOUD * teaching.answer(*given))
+def _updated(fixed: Any) -> Any:
+    """What follows an answer, as a function of the arrays that it holds."""
+    return lambda arrays, *given: eqx.combine(arrays, fixed)(*given)
 
-    def total(_: Any, carry: Any, rows: PrivateRows, dealt: Any, key: Array) -> Any:
+
+def _answers_total(fixed: Any, plan: Any) -> Any:
+    """States and answers of all parts after one step, and the sum of loud answers, of states, rows and parts."""
+
+    def total(arrays: Any, carry: Any, rows: PrivateRows, dealt: Any, key: Array) -> Any:
+        teaching = eqx.combine(arrays, fixed)
+        loud = replace(teaching, answer=lambda *given: LOUD * teaching.answer(*given))
         first, (states, public) = jax.random.wrap_key_data(key[:2]), carry
         states = warmed(teaching, plan, states, public, rows, dealt, lambda step: jax.random.fold_in(first, step))
         given = (plan, states, public, rows, dealt, first)
@@ -199,10 +212,8 @@ class Recorder(_Doors):
         exact = self._exact_step(params, given["plan"])
         # Answers are frozen, so any will do, and compiling the step takes longer than all the rest.
         noisy = [_made_up(params, at) for at in range(given["plan"].steps)]
-        for answer in noisy:
-            params, state = given["update"](answer, state, params)
         self._tape.put(self._asked_descent(given), exact, noisy)
-        return params, state
+        return self._moved_on(noisy, params, state, given["update"])
 
     def _teach(self, teaching: Any, carry: Any, held: Any, *, plan: Any, call: int, purpose: str) -> Any:
         exact = self._exact_answers(teaching, carry, held[0], plan)
@@ -257,9 +268,7 @@ class Player(_Doors):
             # Later steps start from frozen parameters and would show nothing new.
             mine = self._exact_step(params, given["plan"], exact)
             self._compare(np.linalg.norm(mine.total - exact.total), "the sum of a gradient step")
-        for answer in noisy:
-            params, state = given["update"](answer, state, params)
-        return params, state
+        return self._moved_on(noisy, params, state, given["update"])
 
     def _moved(self, query: Any, first: Exact) -> np.ndarray:
         return np.asarray(self._exact(query, first).total - first.total)

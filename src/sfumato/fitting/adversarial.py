@@ -87,8 +87,7 @@ def play_game(
     params, makers = critic.start(critic.shape.start(first)), eqx.filter(layers_of(generator), eqx.is_array)
     if curator.public_rows is not None:
         params, makers = _warmed(table, params, makers, curator.public_rows, second)
-    update = lambda gradient, state, params: _updated(table, gradient, state, params)
-    given: dict[str, Any] = {"plan": plan, "update": update, "purpose": "gradients of a critic"}
+    given: dict[str, Any] = {"plan": plan, "update": _Update(table), "purpose": "gradients of a critic"}
     _, state = curator.noisy_descent(critic.loss(), params, table.start(params, makers, third), **given)
     return [table.generator(makers) for makers in table.times.each(state["kept"])]
 
@@ -199,6 +198,15 @@ class _Table(eqx.Module):
 def _adam(rate: float, steps: int) -> optax.GradientTransformation:
     """Adam with little memory of past directions, which turn round in a game (Radford, Metz, Chintala 2016)."""
     return optax.adam(optax.linear_schedule(rate, rate / 20, steps), b1=0.5)
+
+
+class _Update(eqx.Module):
+    """What follows an answer of the door: a module, so that its arrays are no constants of the compiled game."""
+
+    table: _Table
+
+    def __call__(self, gradient: Any, state: dict[str, Any], params: Any) -> tuple[Any, dict[str, Any]]:
+        return _updated(self.table, gradient, state, params)
 
 
 @eqx.filter_jit

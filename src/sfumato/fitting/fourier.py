@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from sfumato.models.generators.blocks import RowBlocks
+from sfumato.models.starts import normal
 
 _LEVEL_WIDTH = 0.5
 """The kernel width of levels, which lie sqrt(2) apart: two levels are then nearly as unlike as can be."""
@@ -121,7 +122,7 @@ def wave_embedding(
     for place, each in zip(columns, jax.random.split(second, len(columns)), strict=True):
         block = blocks.blocks[place]
         scale, values = (width, 1) if block.kind == "point" else (_LEVEL_WIDTH, int(block.size or 2))
-        angles.append(jax.random.normal(each, (values, waves), jnp.float32) / scale)
+        angles.append(normal(each, values, waves) / scale)
     return WaveEmbedding(tuple(angles), jnp.asarray(subsets), blocks, columns)
 
 
@@ -133,7 +134,7 @@ def mixed_embedding(
     points = tuple(place for place in columns if blocks.blocks[place].kind == "point")
     levels = tuple(place for place in columns if place not in points)
     shape = (max(1, features // 2), len(points))
-    return MixedEmbedding(jax.random.normal(key, shape, jnp.float32) / width, blocks, points, levels)
+    return MixedEmbedding(normal(key, *shape) / width, blocks, points, levels)
 
 
 def _subsets(num: int, order: int, most: int, key: Array) -> np.ndarray:

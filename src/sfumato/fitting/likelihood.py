@@ -111,23 +111,29 @@ def descend(
     Where the curator has public rows, plain gradient steps on these come first.
     Cost: the plan's event, with whatever noise the rest of the budget asks for.
     """
-    transformation = optimiser.transformation(plan.steps)
     before = min(STEPS, plan.steps)
     times = Checkpoints(num=checkpoints, turns=plan.steps)
     params = pretrained(loss, params, curator, transformation=optimiser.transformation(before), steps=before)
-
-    def update(gradient: Any, state: Any, params: Any) -> tuple[Any, Any]:
-        moments, average, kept, step = state
-        change, moments = transformation.update(gradient, moments, params)
-        params = optax.apply_updates(params, change)
-        past = jnp.minimum(optimiser.averaging, (1 + step) / (10 + step))  # the start must not linger
-        average = jax.tree.map(lambda mean, new: (past * mean + (1 - past) * new).astype(new.dtype), average, params)
-        kept = None if kept is None else times.kept(kept, average, step + 1)
-        return params, (moments, average, kept, step + 1)
-
     # Where there is but one checkpoint, the average is it, and nothing else need be carried along.
     kept = None if checkpoints == 1 else times.start(params)
-    state = (transformation.init(params), params, kept, jnp.zeros((), jnp.int32))
+    state = (optimiser.transformation(plan.steps).init(params), params, kept, jnp.zeros((), jnp.int32))
+    update = _Update(optimiser, times)
     _, state = curator.noisy_descent(loss, params, state, plan=plan, update=update, purpose=purpose)
     found = [jax.tree.map(jnp.asarray, state[1])] if state[2] is None else times.each(state[2])
     return [eqx.combine(each, model) for each in found]
+
+
+class _Update(eqx.Module):
+    """A step of the optimiser and of the average: a module, so that two fits of a kind can be seen to do the same."""
+
+    optimiser: Optimiser = eqx.field(static=True)
+    times: Checkpoints
+
+    def __call__(self, gradient: Any, state: Any, params: Any) -> tuple[Any, Any]:
+        moments, average, kept, step = state
+        change, moments = self.optimiser.transformation(self.times.turns).update(gradient, moments, params)
+        params = optax.apply_updates(params, change)
+        past = jnp.minimum(self.optimiser.averaging, (1 + step) / (10 + step))  # the start must not linger
+        average = jax.tree.map(lambda mean, new: (past * mean + (1 - past) * new).astype(new.dtype), average, params)
+        kept = None if kept is None else self.times.kept(kept, average, step + 1)
+        return params, (moments, average, kept, step + 1)

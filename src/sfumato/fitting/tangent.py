@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from sfumato.models.generators.blocks import RowBlocks
+from sfumato.models.starts import normal
 
 _LEAST = 1e-6
 
@@ -37,9 +38,8 @@ class TangentEmbedding(eqx.Module):
         """A network of so many hidden units at a random start, which looks at these columns."""
         inputs = sum(blocks.blocks[place].width for place in columns)
         keys = jax.random.split(key, 3)
-        draw = lambda each, *shape: jax.random.normal(each, shape, jnp.float32)
-        scaled = draw(keys[0], width, inputs) * np.sqrt(2 / len(columns))
-        return cls(scaled, 0.5 * draw(keys[1], width), draw(keys[2], width) / np.sqrt(width), blocks, columns)
+        scaled = normal(keys[0], width, inputs) * np.sqrt(2 / len(columns))
+        return cls(scaled, 0.5 * normal(keys[1], width), normal(keys[2], width) / np.sqrt(width), blocks, columns)
 
     @property
     def size(self) -> int:

@@ -112,8 +112,7 @@ def teach_generator(
     room = _Room(*given, room.means(fourth), jnp.asarray(noise, jnp.float32))
     # All critics start alike: what they disagree about is then their rows, and no chance of the start.
     states = jax.tree.map(lambda part: jnp.repeat(part[None], plan.parts, axis=0), room.start_critic(first))
-    update = lambda total, public: _updated(room, total, public, plan.parts)
-    teaching = Teaching(show=room.show, learn=room.learn, answer=room.answer, update=update)
+    teaching = Teaching(show=room.show, learn=room.learn, answer=room.answer, update=_Update(room, plan.parts))
     public = room.start(second, third)
     public = curator.noisy_teachers(teaching, states, public, plan=plan, purpose=f"{answers} of critics on parts")
     return [room.generator(makers) for makers in room.times.each(public["kept"])]
@@ -277,6 +276,16 @@ class _Room(eqx.Module):
     def _studied(self, mean: Float[Array, " row"], public: dict[str, Any]) -> dict[str, Any]:
         rows = self._asked(public["makers"], public)[0]
         return {**public, "student": public["student"].studied(rows, mean, self.noise)}
+
+
+class _Update(eqx.Module):
+    """What follows a noisy sum: a module and no closure, so that two fits of one kind can be seen to do the same."""
+
+    room: _Room
+    parts: int = eqx.field(static=True)
+
+    def __call__(self, total: Array, public: dict[str, Any]) -> dict[str, Any]:
+        return _updated(self.room, total, public, self.parts)
 
 
 @eqx.filter_jit

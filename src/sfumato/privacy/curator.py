@@ -301,12 +301,13 @@ class Curator:
             return self._teach(teaching, (states, public), held, plan=plan, call=call, purpose=purpose)
 
     def _teach(self, teaching: Teaching, carry: Any, held: Any, *, plan: TeacherPlan, call: int, purpose: str) -> Any:
-        run = compiled_teachers(teaching, plan, call)
+        arrays, fixed = eqx.partition(teaching, eqx.is_array)
+        run, held = compiled_teachers(fixed, plan), (arrays, *held)
         tick = max(1, plan.steps // 50)
         for start in range(0, plan.steps, tick):
             self._progress(purpose, start, plan.steps)
             stop = min(start + tick, plan.steps)
-            carry = jax.block_until_ready(run(carry, held, self._rows, self._randomness.key, start, stop))
+            carry = jax.block_until_ready(run(carry, held, self._rows, self._randomness.key, call, start, stop))
         self._progress(purpose, plan.steps, plan.steps)
         return carry[1]
 
@@ -355,14 +356,13 @@ class Curator:
         plan: SgdPlan,
         purpose: str,
     ) -> Any:
-        """``build(held)`` is the gradient of a step. What it holds and the number of the call are arguments of the
-        compiled loop, so that the next fit of the same kind finds the loop in a compilation cache."""
+        """``build(held)`` is the gradient of a step. What it and the update hold and the number of the call are
+        arguments of the compiled loop, so that the next fit of the same kind finds it in a compilation cache."""
+        arrays, rest = eqx.partition(update, eqx.is_array)
 
         @jax.jit
-        def stretch(
-            carry: Any, held: Any, rows: PrivateRows, key: Array, call: Array, start: Array, stop: Array
-        ) -> Any:
-            return run_steps(build(held), update, carry, rows, key, call, start, stop)
+        def stretch(carry: Any, held: Any, arrays: Any, rows: PrivateRows, key: Array, *steps: Array) -> Any:
+            return run_steps(build(held), eqx.combine(arrays, rest), carry, rows, key, *steps)
 
         carry, key = (params, state), self._randomness.key
         ahead = steps_ahead()
@@ -370,7 +370,7 @@ class Curator:
         for start in range(0, plan.steps, tick):
             stop = min(start + tick, plan.steps)
             self._progress(purpose, start, plan.steps)
-            carry = jax.block_until_ready(stretch(carry, held, self._rows, key, call, start, stop))
+            carry = jax.block_until_ready(stretch(carry, held, arrays, self._rows, key, call, start, stop))
         self._progress(purpose, plan.steps, plan.steps)
         return carry
 

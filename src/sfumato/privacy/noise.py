@@ -16,6 +16,7 @@ from math import pi
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float64, Int64, UInt32
 
 from sfumato.errors import ArgumentError
@@ -23,6 +24,9 @@ from sfumato.privacy.chacha import keystream
 
 MOST_DEVIATION = 2.0**55
 """In grid units. The tail of 9.4 deviations is then below 2**59, and a sum with its noise stays within 64 bits."""
+
+
+_FEWEST_PAIRS = 64
 
 
 def check_deviation(deviation: float) -> None:
@@ -34,19 +38,31 @@ def check_deviation(deviation: float) -> None:
         )
 
 
-@partial(jax.jit, static_argnums=2)
 def normals(key: UInt32[Array, "8"], nonce: UInt32[Array, "3"], num: int) -> Float64[Array, " num"]:
     """Standard normal deviates in float64 from the secret stream, by Box and Muller's polar angle.
 
     Needs 64-bit mode: 64 random bits give the radius, which is what lets the tail reach 9.4.
+    Where it is called by itself, pairs are drawn in a power of two, so that few programs are compiled; what is not
+    needed is thrown away. A pair depends on its place in the stream and not on how many there are.
     """
     num_pairs = -(-num // 2)
+    if isinstance(nonce, jax.core.Tracer):
+        return jnp.concatenate(_pairs(key, nonce, num_pairs))[:num]
+    room = max(_FEWEST_PAIRS, 1 << max(0, num_pairs - 1).bit_length())
+    found = [np.asarray(part)[:num_pairs] for part in _pairs(key, nonce, room)]
+    return jnp.asarray(np.concatenate(found)[:num])
+
+
+@partial(jax.jit, static_argnums=2)
+def _pairs(
+    key: UInt32[Array, "8"], nonce: UInt32[Array, "3"], num_pairs: int
+) -> tuple[Float64[Array, " pair"], Float64[Array, " pair"]]:
     words = keystream(key, nonce, 4 * num_pairs).reshape(num_pairs, 4).astype(jnp.uint64)
     first = (words[:, 0] << 32) | words[:, 1]
     second = (words[:, 2] << 32) | words[:, 3]
     radius = jnp.sqrt(-2 * jnp.log((first.astype(jnp.float64) + 1) * 2.0**-64))
     angle = second.astype(jnp.float64) * (2 * pi * 2.0**-64)
-    return jnp.concatenate([radius * jnp.cos(angle), radius * jnp.sin(angle)])[:num]
+    return radius * jnp.cos(angle), radius * jnp.sin(angle)
 
 
 def gaussian_integers(

@@ -40,7 +40,7 @@ from jaxtyping import Array, Float, Int, Int64
 
 from sfumato.checks import between, whole
 from sfumato.errors import ArgumentError
-from sfumato.privacy.chacha import keystream
+from sfumato.privacy.chacha import compiled_keystream, keystream
 from sfumato.privacy.clipping import GRID, MOST_ROWS_AT_ONCE, FlatClip
 from sfumato.privacy.noise import gaussian_integers
 from sfumato.privacy.randomness import Stream, nonce
@@ -80,13 +80,13 @@ class TeacherPlan:
         return FlatClip(bound=self.bound)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Teaching:
+class Teaching(eqx.Module):
     """The functions of one part, and of what is public.
 
     ``show(public, key)`` is what all parts are shown in a step. ``learn(state, shown, rows, key)`` gives the state of a
     part after a batch of its own rows, ``answer(state, shown)`` its vector. ``update(total, public)`` is
-    post-processing of the noisy sum.
+    post-processing of the noisy sum. Arrays that they hold, as methods of Equinox modules do, are arguments of what is
+    compiled and no constants.
     """
 
     learn: Callable[[Any, Any, Any, Array], Any]
@@ -135,7 +135,8 @@ def deal(first_rows: Int[np.ndarray, " row"], key: Array, call: int, num_parts: 
     Each word is that of a place in the key stream, so that a unit more moves no other to another part. The remainder
     of 32 bits is uneven by num_parts / 2**32 at most, which privacy does not rest on: the law is the same for all.
     """
-    words = np.asarray(keystream(key, nonce(call, 0, Stream.SAMPLING), max(1, len(first_rows))))
+    room = 1 << max(6, (len(first_rows) - 1).bit_length())  # few programs are compiled; other words are not used
+    words = np.asarray(compiled_keystream(key, nonce(call, 0, Stream.SAMPLING), room))
     return (words[first_rows] % np.uint32(num_parts)).astype(np.int64)
 
 
@@ -184,16 +185,19 @@ def step_total(
     return states, total.astype(jnp.int64)
 
 
-def compiled_teachers(teaching: Teaching, plan: TeacherPlan, call: int) -> Callable[..., Any]:
-    """A function (carry, held, rows, key, start, stop) -> carry of steps: learn, answer, noise, update.
+def compiled_teachers(fixed: Teaching, plan: TeacherPlan) -> Callable[..., Any]:
+    """A function (carry, held, rows, key, call, start, stop) -> carry of steps: learn, answer, noise, update.
 
-    ``held`` are the dealt rows and the deviation of the noise in grid units. Rows are an argument of the compiled
-    function and never a constant in it. Steps without an answer come before the first, with numbers after the last.
+    ``held`` are the arrays of the teaching, of which ``fixed`` is the rest, the dealt rows and the deviation of the
+    noise in grid units. They, the rows and the number of the call are arguments of the compiled function and never
+    constants in it, so that the next fit of the same kind finds it in a compilation cache. Steps without an answer come
+    before the first, with numbers after the last.
     """
 
     @jax.jit
-    def run(carry: Any, held: Any, rows: PrivateRows, key: Array, start: Array, stop: Array) -> Any:
-        dealt, deviation = held
+    def run(carry: Any, held: Any, rows: PrivateRows, key: Array, call: Array, start: Array, stop: Array) -> Any:
+        arrays, dealt, deviation = held
+        teaching = eqx.combine(arrays, fixed)
         key_of = lambda step: jax.random.wrap_key_data(keystream(key, nonce(call, step, Stream.ROWS), 2))
 
         def one(step: Array, carry: Any) -> Any:

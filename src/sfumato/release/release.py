@@ -24,7 +24,7 @@ from sfumato.release.anomalies import Separation, threshold_of_labels, threshold
 from sfumato.schema import Schema
 from sfumato.table import Kind, check_columns, from_arrow, to_arrow
 
-_ROWS_AT_ONCE = 16_384
+_ROWS_AT_ONCE, _FEW_ROWS = 16_384, 1_024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ class Release:
         cells = encode_features(table, self.schema)
         scores = np.empty(table.num_rows)
         points = _lattice(draws if np.any(cells.width) else 1, cells.low.shape[1])
-        step = max(1, _ROWS_AT_ONCE // points.shape[0])
+        step = max(1, _room(table.num_rows * points.shape[0]) // points.shape[0])
         for start in range(0, table.num_rows, step):
             stop = min(start + step, table.num_rows)
             progress("scoring", start, table.num_rows)
@@ -176,27 +176,31 @@ def sample_points(
     model: Model, key: Array, num_rows: int, levels: tuple[int | None, ...], *, progress: Progress = quiet
 ) -> Float[np.ndarray, "row feature"]:
     """So many points of the unit cube drawn from a model of features with so many levels each."""
-    points = np.empty((num_rows, len(levels)))
-    for start in range(0, num_rows, _ROWS_AT_ONCE):
-        stop = min(start + _ROWS_AT_ONCE, num_rows)
+    points, room = np.empty((num_rows, len(levels))), _room(num_rows)
+    for start in range(0, num_rows, room):
+        stop = min(start + room, num_rows)
         progress("sampling", start, num_rows)
-        points[start:stop] = _some_points(model, jax.random.fold_in(key, start), stop - start, levels)
+        points[start:stop] = _some_points(model, jax.random.fold_in(key, start), stop - start, levels, room)
     progress("sampling", num_rows, num_rows)
     return points
 
 
 def _some_points(
-    model: Model, key: Array, num_rows: int, levels: tuple[int | None, ...]
+    model: Model, key: Array, num_rows: int, levels: tuple[int | None, ...], room: int
 ) -> Float[np.ndarray, "row feature"]:
-    # Always as many rows, of which what is not needed is cut off: one program serves every number of rows.
     if isinstance(model, LevelModel):
-        return model.points(model.draw_rows(key, num_rows, _ROWS_AT_ONCE), levels)
-    return np.asarray(_sample_points(model, key))[:num_rows]
+        return model.points(model.draw_rows(key, num_rows, room), levels)
+    return np.asarray(_sample_points(model, key, room))[:num_rows]
+
+
+def _room(num_rows: int) -> int:
+    """How many rows a program is made for, of which what is not needed is cut off: one for few rows, one for many."""
+    return _FEW_ROWS if num_rows <= _FEW_ROWS else _ROWS_AT_ONCE
 
 
 @eqx.filter_jit
-def _sample_points(model: Model, key: Array) -> Float[Array, "row feature"]:
-    return ndtr(jax.vmap(model.sample)(jax.random.split(key, _ROWS_AT_ONCE)))
+def _sample_points(model: Model, key: Array, room: int) -> Float[Array, "row feature"]:
+    return ndtr(jax.vmap(model.sample)(jax.random.split(key, room)))
 
 
 @eqx.filter_jit

@@ -23,6 +23,7 @@ from sfumato.checks import whole
 from sfumato.errors import ArgumentError
 from sfumato.models.codes.tables import ConditionalTables
 from sfumato.models.codes.together import draw_row
+from sfumato.models.starts import normal
 
 NEVER = -1e9
 
@@ -86,9 +87,9 @@ class Chain(eqx.Module):
         spread = 0.5 / np.sqrt(places)
         zeros = lambda *size: jnp.zeros(size, jnp.float32)
         return cls(
-            spread * jax.random.normal(first, (*ahead, width, most), jnp.float32),
+            spread * normal(first, *ahead, width, most),
             zeros(places, width),
-            jax.random.normal(second, (width, width), jnp.float32) / np.float32(np.sqrt(width)),
+            normal(second, width, width) / np.float32(np.sqrt(width)),
             zeros(width),
             zeros(*ahead, most, width),
             zeros(places, most),

@@ -33,6 +33,7 @@ from sfumato.models.codes.attention import (
 )
 from sfumato.models.codes.tables import ConditionalTables
 from sfumato.models.codes.together import pick
+from sfumato.models.starts import normal
 
 MOST_LAYERS = 24
 """Layers are compiled one by one, and a small file must not keep its reader busy."""
@@ -126,8 +127,8 @@ class Transformer(eqx.Module):
         wide, places = shape.width, len(shape.sizes)
         layers = {name: _start_of(name, size, shape.layers, first) for name, size in block_parts(wide).items()}
         return cls(
-            0.5 * jax.random.normal(second, (max(1, sum(shape.read)), wide), jnp.float32),
-            0.5 * jax.random.normal(third, (places, wide), jnp.float32),
+            0.5 * normal(second, max(1, sum(shape.read)), wide),
+            0.5 * normal(third, places, wide),
             layers,
             jnp.ones(wide, jnp.float32),
             jnp.zeros(wide, jnp.float32),
@@ -269,4 +270,4 @@ def _start_of(name: str, size: tuple[int, ...], layers: int, key: Array) -> Floa
     # What is added to the stream is small, so that the stream does not grow with the layers.
     variance = 1 / (size[1] * (2 * layers if name in ("mix", "down") else 1))
     mine = jax.random.fold_in(key, list(block_parts(1)).index(name))
-    return jax.random.normal(mine, (layers, *size), jnp.float32) * variance**0.5
+    return normal(mine, layers, *size) * variance**0.5

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from sfumato.checks import whole
 from sfumato.models.flows.made import masks_of
+from sfumato.models.starts import normal
 
 Weights = Mapping[str, Array]
 
@@ -71,13 +72,13 @@ class Conditioner(eqx.Module):
 
         def matrix(k: Array, mask: np.ndarray) -> Array:
             fan = np.sqrt(np.maximum(1, mask.sum(1, keepdims=True)))
-            return (jax.random.normal(k, mask.shape, jnp.float32) / fan).astype(jnp.float32)
+            return (normal(k, *mask.shape) / fan).astype(jnp.float32)
 
         zeros = lambda *size: jnp.zeros(size, jnp.float32)
         return cls(
             first=matrix(keys[0], masks[0]),
             first_bias=zeros(shape.hidden),
-            embedding=jax.random.normal(keys[1], (shape.blocks, shape.embedding), jnp.float32),
+            embedding=normal(keys[1], shape.blocks, shape.embedding),
             context=matrix(keys[2], np.ones((shape.hidden, shape.embedding))),
             middle=tuple(matrix(k, mask) for k, mask in zip(keys[3:], masks[1:-1], strict=False)),
             middle_bias=tuple(zeros(shape.hidden) for _ in masks[1:-1]),

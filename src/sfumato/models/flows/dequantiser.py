@@ -21,6 +21,7 @@ from jaxtyping import Array, Float
 from sfumato.checks import whole
 from sfumato.errors import ArgumentError
 from sfumato.models.flows.mixture_cdf import MixtureCdf
+from sfumato.models.starts import normal
 
 Weights = Mapping[str, Array]
 Notes = dict[str, Array]
@@ -101,7 +102,7 @@ class Dequantiser(eqx.Module):
         matrices, layers = {}, shape.layers()
         for (name, size), own in zip(layers.items(), jax.random.split(key, len(layers)), strict=True):
             scale = 0.0 if name.startswith("last") else 1 / np.sqrt(size[1])
-            matrices[name] = (scale * jax.random.normal(own, size, jnp.float32)).astype(jnp.float32)
+            matrices[name] = (scale * normal(own, *size)).astype(jnp.float32)
         return cls(matrices, {name: jnp.zeros(size[0], jnp.float32) for name, size in layers.items()}, shape)
 
     def weights(self) -> dict[str, Array]:

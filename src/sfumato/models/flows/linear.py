@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from sfumato.models.flows.bijection import Bijection
+from sfumato.models.starts import normal
 
 _LIMIT = 3.0  # of a log-scale: factors from 1/20 to 20
 _REACH = 0.9  # of the low-rank part relative to the diagonal one
@@ -87,7 +88,7 @@ class LowRank(LinearFlow):
     @classmethod
     def start(cls, num_features: int, rank: int, *, key: Array) -> "LowRank":
         """The identity, with a random ``left`` so that a gradient can move ``right``."""
-        left = 0.1 * jax.random.normal(key, (num_features, rank), jnp.float32)
+        left = 0.1 * normal(key, num_features, rank)
         zeros = jnp.zeros(num_features, jnp.float32)
         return cls(zeros, left, jnp.zeros((rank, num_features), jnp.float32), zeros)
 

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from sfumato.checks import whole
+from sfumato.models.starts import normal
 
 
 class Made(eqx.Module):
@@ -41,7 +42,7 @@ class Made(eqx.Module):
         keys = jax.random.split(key, depth)
         masks = masks_of(num_features, num_outputs, units, depth)
         weights = [
-            jax.random.normal(k, mask.shape, jnp.float32) / np.sqrt(np.maximum(1, mask.sum(1, keepdims=True)))
+            normal(k, *mask.shape) / np.sqrt(np.maximum(1, mask.sum(1, keepdims=True)))
             for k, mask in zip(keys, masks[:-1], strict=True)
         ]
         weights = [weight.astype(jnp.float32) for weight in weights]
