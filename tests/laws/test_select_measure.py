@@ -15,10 +15,9 @@ from sfumato.fitting.graphical import Measurement, estimate
 from sfumato.fitting.queried import Queried
 from sfumato.fitting.select_measure import CellNumbers, choose, measure
 from sfumato.privacy import Adjacency, Budget, Curator, Ledger, Randomness
-from sfumato.privacy.concentrated import multiplier_of, rho_of
+from sfumato.privacy.concentrated import rho_of
 from sfumato.schema import Categorical, Schema
 from sfumato.synthesizers import aim
-from sfumato.synthesizers.aim import Plan
 
 SIZES = (3, 4, 2, 3, 5)
 SCHEMA = Schema(
@@ -136,31 +135,6 @@ def test_aim_takes_larger_steps_where_there_is_nothing_to_learn():
     assert rounds[0] < 16 * len(SIZES) - len(SIZES)
     events = [entry.event for entry in fitted_aim(0.0)[1].entries if entry.event.kind == "gaussian_sum"]
     assert events[-2].noise_multiplier < events[1].noise_multiplier / 1.9
-
-
-def test_a_small_table_gets_fewer_and_surer_rounds():
-    """1,400 rows of seven columns, as in Car: as published, noise of the first tables is above all there is to see."""
-    total, sizes = Fraction(3, 200), [4, 4, 4, 3, 3, 3, 4]
-    small, large, unknown = (Plan.of(total, sizes, rows=rows, most=16) for rows in (1_400, 1e6, None))
-    assert large == unknown and large.first == total / (16 * 7)
-    assert 6 * large.first < small.first <= total / 14
-    assert small.singles == total * Fraction(3, 20) > large.singles
-    off = np.sqrt(2 / np.pi) * multiplier_of(small.first * (1 - small.choices)) * 12
-    assert off < 0.25 * 1_400 < np.sqrt(2 / np.pi) * multiplier_of(large.first * (1 - large.choices)) * 12
-
-
-@pytest.mark.parametrize("sizes", [[2], [2, 2], [2] * 20, [32] * 14, [400] * 3])
-@pytest.mark.parametrize("rows", [1, 5_000, None])
-def test_every_plan_leaves_something_for_a_round(sizes, rows):
-    total = Fraction(1, 100)
-    plan = Plan.of(total, sizes, rows=rows, most=16)
-    assert 0 < plan.choices < Fraction(3, 5) and 0 < plan.singles <= total * Fraction(3, 20)
-    assert total / (16 * len(sizes)) <= plan.first <= total / (2 * len(sizes))
-
-
-def test_the_larger_the_tables_the_less_goes_to_choices():
-    parts = [Plan.of(Fraction(1, 100), [size] * 8, rows=None, most=16).choices for size in (2, 4, 8, 16, 32)]
-    assert parts == sorted(parts, reverse=True) and parts[0] > 3 * parts[-1]
 
 
 def test_aim_keeps_the_model_small():

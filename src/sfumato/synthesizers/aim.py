@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from itertools import combinations
-from math import log, pi, sqrt
-from statistics import fmean, median
+from math import pi, sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,14 +20,8 @@ from sfumato.models.codes.coded import CodedModel
 from sfumato.privacy import Curator, Relation
 from sfumato.privacy.concentrated import epsilon_of, multiplier_of
 
-_SINGLES = Fraction(3, 20)
-"""The most of the total that the first counts of single columns take."""
-
-_START = 0.2
-"""The part of the declared rows by which noise may put the counts of the first table off, where rounds are few."""
-
-_FEWEST = 2
-"""Rounds a column that the first noise is planned for at least. With one, Loan lost a pair that gives rows away."""
+_CHOICES = Fraction(1, 10)
+"""The part of each round that pays for the choice; the rest pays for the counts."""
 
 _STEPS = 100
 """Steps of an estimate between rounds, which goes on from the one before; the last one takes as many as it needs."""
@@ -47,7 +39,7 @@ class Aim:
     Guarantees: (epsilon, delta) for one unit; exact likelihood of every row.
     Cost: one total of zero-concentrated privacy, fixed in advance, from which all sums and choices are paid in exact
     fractions; before it, what the bins of columns cost where they are bought (``codec``; None takes ``even_bins`` over
-    public bounds). ``rounds`` is the most rounds a column that the first noise is planned for.
+    public bounds). ``rounds`` is the number of rounds a column that the first noise is planned for.
     Reference: McKenna, Mullins, Sheldon, Miklau 2022, "AIM: An Adaptive and Iterative Mechanism for Differentially
     Private Synthetic Data".
 
@@ -89,15 +81,16 @@ class Aim:
         codec, view = seen_as_codes(curator, layout, self.codec, self.even_bins)
         sizes, columns = codec.sizes, [(column,) for column in range(len(codec.sizes))]
         total = view.reserve("counts of columns, and of tables chosen in rounds")
-        plan = Plan.of(total, sizes, rows=_rows(view), most=self.rounds)
-        noise, left, paid = multiplier_of(plan.singles), total - plan.singles, plan.first
+        paid = total / (self.rounds * len(sizes))
+        cost = len(sizes) * paid * (1 - _CHOICES)
+        noise, left = multiplier_of(cost), total - cost
         measured = measure(view, columns, sizes, noise_multiplier=noise, purpose="counts of each column")
         model = estimate(sizes, measured)
         while left > 0:
             paid = left if left < 2 * paid else paid
             left -= paid
             room = self.megabytes * float((total - left) / total)
-            found, by_chance = _round(view, model, (paid * plan.choices, paid * (1 - plan.choices)), room)
+            found, by_chance = _round(view, model, paid, room)
             measured.append(found)
             before, model = model, estimate(sizes, measured, start=model, most_steps=_STEPS if left > 0 else 1_000)
             if _moved(before, model, found.columns) <= by_chance:
@@ -105,57 +98,12 @@ class Aim:
         return CodedModel(codec, conditional_tables(model))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What is paid for the counts of single columns, for the first round, and the part of a round that its choice gets.
-
-    All of it follows from public facts: the total, the codes of the columns, the declared rows.
-    """
-
-    singles: Fraction
-    first: Fraction
-    choices: Fraction
-
-    @classmethod
-    def of(cls, total: Fraction, sizes: Sequence[int], *, rows: float | None, most: int) -> "Plan":
-        """The plan for a table of so many rows (by units: rows over the rows of a unit), ``most`` rounds a column.
-
-        The mechanism as published starts with so much noise that a small table has no signal above it, and it pays a
-        tenth for every choice, however small the tables are that are chosen. Here the first round has no more noise
-        than puts the counts of a middling pair off by ``_START`` of the rows, down to ``_FEWEST`` rounds a column. A
-        choice at rho a is wrong by about sqrt(2 / a) / 2 * log(candidates) rows, counts at rho b by
-        cells / sqrt(pi * b); the choice gets the part of a round at which the two add up to least.
-
-        >>> small, large = (Plan.of(Fraction(1, 66), [4] * 7, rows=rows, most=16) for rows in (1_400, 1_000_000))
-        >>> float(small.first / large.first), float(small.choices), round(float(small.singles / large.singles), 2)
-        (8.0, 0.29, 3.38)
-        """
-        num = len(sizes)
-        pairs = [sizes[a] * sizes[b] for a, b in combinations(range(num), 2)] or [sizes[0]]
-        candidates = num + len(pairs)
-        odds = (sqrt(pi / 2) * log(candidates) / fmean(pairs)) ** (2 / 3)
-        choices = Fraction(round(1_000 * odds / (1 + odds)), 1_000)
-        times = float(most * num)
-        if rows is not None:
-            start = _START * rows / (sqrt(2 / pi) * median(pairs))
-            times = min(times, max(float(min(_FEWEST, most) * num), 2 * start**2 * float(total * (1 - choices))))
-        first = total / Fraction(times)
-        return cls(singles=min(_SINGLES * total, num * first * (1 - choices)), first=first, choices=choices)
-
-
-def _rows(view: Curator) -> float | None:
-    """The declared rows in units of what one unit of privacy moves."""
-    return None if view.declared_size is None else view.declared_size / view.noise_at(1.0, 1.0)
-
-
-def _round(
-    view: Curator, model: GraphicalModel, paid: tuple[Fraction, Fraction], room: float
-) -> tuple[Measurement, float]:
-    """A table that is chosen for so much and measured for so much, and how far its counts are off by chance alone."""
+def _round(view: Curator, model: GraphicalModel, paid: Fraction, room: float) -> tuple[Measurement, float]:
+    """A table that is chosen and measured for so much, and how far its counts are off by chance alone."""
     sizes, queried = model.tree.sizes, Queried(model)
     known = {(column,): table for column, table in enumerate(queried.singles)} | queried.pairs()
     candidates = _allowed(list(known), model, room)
-    noise = multiplier_of(paid[1])
+    noise = multiplier_of(paid * (1 - _CHOICES))
     off = sqrt(2 / pi) * view.noise_at(1.0, noise)
     chosen = choose(
         view,
@@ -164,7 +112,7 @@ def _round(
         sizes,
         weights=[_weight(group, len(sizes)) for group in candidates],
         penalties=[off * known[group].size for group in candidates],
-        epsilon=epsilon_of(paid[0]),
+        epsilon=epsilon_of(paid * _CHOICES),
         purpose="choice of a table",
     )
     (found,) = measure(view, [chosen], sizes, noise_multiplier=noise, purpose="counts of a chosen table")
