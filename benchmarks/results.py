@@ -279,7 +279,10 @@ def hflow_others() -> list[str]:
     for result in results:
         seconds = {(fit["data"], fit["kind"]): fit["seconds"] for fit in result["fits"]}
         lines += [hflow_other_row(result["method"], row, seconds) for row in result["summary"]]
-    return [*lines, "", *(f"- `{result['method']}`: {machine(result)}." for result in results), ""]
+    made = sorted({f"Fits: {machine(fit)}." for result in results for fit in result["fits"]})
+    at_once = max(run["processes"] for result in results for run in result["runs"])
+    beside = f"Up to {at_once} fits ran at once: seconds are those of a shared machine. One repeat shows no spread."
+    return [*lines, "", *made, beside, ""]
 
 
 def hflow_other_row(method: str, row: dict[str, Any], seconds: dict[tuple[str, str], float]) -> str:
@@ -313,7 +316,9 @@ def gan_ablation() -> list[str]:
     ]
     for variant in dict.fromkeys(variant for variant, _ in cells):
         mine = [cells[variant, metric] for metric in metrics if (variant, metric) in cells]
-        values = " | ".join(f"{row['mean']:.3f} ± {row['deviation']:.3f}" for row in mine)
+        values = " | ".join(
+            f"{row['mean']:.3f}" + (f" ± {row['deviation']:.3f}" if row["repeats"] > 1 else "") for row in mine
+        )
         lines.append(f"| {variant} | {mine[0]['repeats']} | {values} | {mine[0]['seconds']:.0f} |")
     return [*lines, "", *sorted({f"Fits: {machine(run)}." for run in result["runs"]}), ""]
 

@@ -36,11 +36,13 @@ def tbart() -> list[str]:
 
 def earlier_code(result: Row) -> list[str]:
     """A warning, where figures are those of code that has changed in what it draws."""
-    if not any(run["source"] in BEFORE_TOGETHER and run["label"] != REAL for run in result["runs"]):
+    earlier = [run for run in result["runs"] if run["source"] in BEFORE_TOGETHER and run["label"] != REAL]
+    names = ", ".join(sorted({f"{run['label']} on {run['data']}" for run in earlier}))
+    if not earlier:
         return []
     return [
-        "Fits of this run were made before rows of codes were drawn together, and with three times the present leeway",
-        "of graphical models: figures of `auto`, `aim` and `chain` are not those of the present code.",
+        f"Fits of {names}, and the rate of sampling, were made before rows of codes were drawn together: their figures",
+        "are not those of the present code.",
         "",
     ]
 
