@@ -21,7 +21,6 @@ from sfumato.fitting.learning import Learning
 from sfumato.fitting.likelihood import Optimiser
 from sfumato.fitting.priors import MixturePrior
 from sfumato.fitting.scaling import ScalingShare
-from sfumato.fitting.selection import Selection
 from sfumato.pipeline import fit, fit_without_privacy
 from sfumato.privacy import Certificate
 from sfumato.release import Release, load
@@ -63,7 +62,6 @@ __all__ = [
     "ScalingShare",
     "Schema",
     "SchemaError",
-    "Selection",
     "SfumatoError",
     "TableError",
     "Tbart",

@@ -1,6 +1,7 @@
 """One file a published method, and the registry that the pipeline, the command line and the tests run over."""
 
 from sfumato.errors import ArgumentError
+from sfumato.fitting.selection import Selection
 from sfumato.synthesizers.aim import Aim
 from sfumato.synthesizers.auto import Auto
 from sfumato.synthesizers.chain import Chain
@@ -54,6 +55,7 @@ __all__ = [
     "Ntk",
     "PateCtgan",
     "PateGan",
+    "Selection",
     "Synthesizer",
     "Tbart",
     "method_named",
