@@ -24,6 +24,7 @@ from sfumato.privacy.factored import (
     MOST_DRAWN,
     factored_sum,
     factors_of,
+    most_drawn,
     row_gradients,
     slack_of,
     to_grid,
@@ -185,9 +186,9 @@ def test_models_too_large_for_fast_clipping_go_row_by_row():
         return jax.eval_shape(lambda: Transformer.start(shape, key=key_of(0)))
 
     small, paper = start((32,) * 15, 2, 64, 4), start((100,) * 15, 3, 768, 12)
-    assert isinstance(loss_of(small, MOST_DRAWN / 2), FactoredLoss)
-    assert isinstance(loss_of(paper, 256.0), FactoredLoss)
-    by_row = loss_of(paper, MOST_DRAWN / 2)
+    assert isinstance(loss_of(small, MOST_DRAWN), FactoredLoss)
+    assert isinstance(loss_of(paper, most_drawn(0.01, 256.0)), FactoredLoss)
+    by_row = loss_of(paper, MOST_DRAWN)
     assert callable(by_row) and not isinstance(by_row, FactoredLoss)
 
 

@@ -6,13 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from sfumato.fitting.flow_loss import FlowLoss
 from sfumato.models.flows.dequantiser import DequantiserShape
 from sfumato.models.flows.spline_flow import SplineFlow, SplineFlowShape
-from sfumato.privacy import FlatClip, LayerClip
+from sfumato.privacy import FlatClip, LayerClip, PoissonSampling, Randomness, SgdPlan, step
 from sfumato.privacy.clipping import GRID
-from sfumato.privacy.factored import _FINE, _joined, factored_sum, factors_of, most_drawn, slack_of, to_grid
+from sfumato.privacy.factored import _FINE, MOST_DRAWN, _joined, factored_sum, factors_of, most_drawn, slack_of, to_grid
 from sfumato.privacy.factors import MatrixRule, Stairs, VectorRule
 
 CASES = [
@@ -291,7 +292,32 @@ def test_a_bias_has_its_norm_with_its_matrix_unless_all_rows_share_a_part_of_it(
     assert _joined(rules, {"matrix"}) == {"other": "shift"}
 
 
+@pytest.mark.parametrize("rate", [1e-5, 0.01, 0.1, 0.999])
+def test_the_slack_covers_what_the_rate_draws_of_tables_far_larger_than_declared(rate):
+    """A declared size may be wrong; the draw follows from the true one. Covering twice the expectation would not do."""
+    assert binom.logsf(most_drawn(rate, 256.0), 2**20, rate) < -230
+    large = 2.0**22 * rate
+    covered = most_drawn(rate, large)
+    assert covered == MOST_DRAWN or binom.logsf(covered, 64 * 2**22, rate) < -230
+    assert rate * 2**20 < 2 * 256 or binom.logsf(2 * 256, 2**20, rate) > -1
+
+
 def test_the_slack_covers_more_rows_where_more_are_expected():
-    assert most_drawn(1.0) == 2**17
-    assert most_drawn(2.0**20) == 2**21 and most_drawn(2.0**20 + 1) == 2**22
-    assert slack_of(30_000, 3, 2.0**22) > 10 * slack_of(30_000, 3, 512.0)
+    assert most_drawn(None, 2.0**20) == 2**21 and most_drawn(None, 1.0) == 2**17
+    assert slack_of(30_000, 3, most_drawn(1.0, 2.0**18)) > 10 * slack_of(30_000, 3, most_drawn(0.01, 512.0))
+    assert slack_of(30_000, 3) == slack_of(30_000, 3, MOST_DRAWN), "where nothing is said, the most"
+
+
+def test_a_step_covers_the_draw_of_a_table_that_is_larger_than_declared(monkeypatch):
+    """Its rate decides, and not the batch that the declared size makes it expect."""
+    seen = []
+    monkeypatch.setattr(step, "factored_sum", lambda *given: seen.append(given[-1]) or factored_sum(*given))
+    loss = Given(MatrixRule(source="into", target="out"), (1, 1, 4))
+    weights = {"matrix": jnp.zeros((4, 6), jnp.float32), "bias": jnp.zeros(4, jnp.float32)}
+    with jax.enable_x64(True):
+        rows = step.PrivateRows.of(
+            {"into": np.ones((8, 1, 1, 6), np.float32), "back": np.ones((8, 1, 1, 4), np.float32)}
+        )
+        plan = SgdPlan(sampling=PoissonSampling(rate=0.5), clip=FlatClip(bound=1.0), steps=1)
+        step.batch_total(loss, weights, plan, rows, Randomness.from_os().key, 1, jnp.asarray(0), 4.0)
+    assert set(seen) == {most_drawn(0.5, 4.0)} and seen[0] > 2**19

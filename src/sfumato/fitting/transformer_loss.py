@@ -57,17 +57,18 @@ class TransformerLoss(eqx.Module):
         return eqx.combine(params, self.skeleton)
 
 
-def loss_of(model: Transformer, expected_batch: float) -> FactoredLoss | PlainLoss:
+def loss_of(model: Transformer, drawn: int) -> FactoredLoss | PlainLoss:
     """The loss of a model: by factors where fast clipping admits so many weights, places and rows, else row by row.
 
-    Which of them is a matter of public sizes: hundreds of millions of weights at 15 columns and batches of 4,096, and
-    fewer the more columns and rows there are (``privacy.factored.slack_of``). Both are clipped and noised alike. Row by
-    row the gradients of a micro-batch are held in memory: four bytes for each weight and row.
+    Which of them is a matter of public sizes: about 180,000 weights at 15 columns where no size is declared, and
+    millions where one is (``privacy.factored.slack_of``; ``drawn`` is its ``most_drawn``). Both are
+    clipped and noised alike. Row by row the gradients of a micro-batch are held in memory: four bytes for each weight
+    and row.
     """
     loss = TransformerLoss(skeleton=model)
     shapes = jax.eval_shape(lambda model: model.weights(), model)
     try:
-        slack_of(sum(weight.size for weight in shapes.values()), len(model.sizes), expected_batch)
+        slack_of(sum(weight.size for weight in shapes.values()), len(model.sizes), drawn)
     except ArgumentError:
         return loss.plain
     return loss

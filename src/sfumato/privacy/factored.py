@@ -58,23 +58,31 @@ def chunk_rows(expected_batch: float, draws: int = 1) -> int:
     return _WHOLE * max(1, math.ceil(usual / chunks / _WHOLE))
 
 
-def most_drawn(expected_batch: float) -> int:
-    """Rows that the slack covers in a step that is expected to draw so many: a power of two, twice as many or more.
+def most_drawn(rate: float | None, expected_batch: float) -> int:
+    """Rows that the slack covers in a step: what a table draws that is far larger than was declared.
 
-    A Poisson draw passes twice its mean m with a probability below exp(-0.38 m), and passes 2**17 with one below
-    exp(-25,000) where that is more; a draw of a fixed size never does.
+    ``rate`` is that of a Poisson draw, whose number of rows follows from the true size of the table and not from the
+    declared one. Covered are all tables of up to 2**20 rows, and larger ones of up to 64 times the declared size: they
+    pass this number with a probability below 1e-100. A draw of a fixed size has no rate, and never draws more than
+    ``expected_batch``.
 
-    >>> most_drawn(512.0), most_drawn(300_000.0)
-    (131072, 1048576)
+    >>> most_drawn(0.01, 512.0), most_drawn(0.5, 512.0), most_drawn(0.1, 1e6), most_drawn(None, 512.0)
+    (131072, 545917, 16777216, 131072)
     """
-    return max(LEAST_DRAWN, 2 ** math.ceil(math.log2(max(2.0, 2 * expected_batch))))
+    twice = 2 ** math.ceil(math.log2(max(2.0, 2 * expected_batch)))
+    table = 0.0 if rate is None else max(2.0**20, 64 * expected_batch / rate)
+    of_table = math.ceil(1.01 * (rate or 0.0) * table) + 2**14
+    return min(MOST_DRAWN, max(LEAST_DRAWN, of_table, twice))
 
 
-def slack_of(num_entries: int, num_uses: int, expected_batch: float = 1.0) -> float:
-    """The share of the bound that rounding may use up (module docstring). Models that would waste much are refused."""
-    # Groups may hold fewer rows than ``ADDED``, down to one: the first factor covers each way of cutting rows up.
+def slack_of(num_entries: int, num_uses: int, drawn: int = MOST_DRAWN) -> float:
+    """The share of the bound that rounding may use up (module docstring). Models that would waste much are refused.
+
+    ``drawn`` rows are covered: as many as there can be, where nothing is said of them.
+    """
+    # Groups may hold fewer rows than ``ADDED``, down to one: this covers each way of cutting rows up.
     each = (ADDED * num_uses + 4) * _UNIT * CANCEL + 1 / _FINE
-    excess = 1 / GRID + 2 * most_drawn(expected_batch) * each
+    excess = 1 / GRID + 2 * drawn * each
     slack = 1.001 * math.sqrt(num_entries) * excess + 1e-9  # the last for the roundings of the norm, made in float64
     if slack > MOST_SLACK:
         raise ArgumentError(
@@ -122,13 +130,13 @@ def factored_sum(
     clip: FlatClip,
     factors: Factors,
     valid: Bool[Array, " row"],
-    expected_batch: float = 1.0,
+    drawn: int = MOST_DRAWN,
 ) -> dict[str, Int64[Array, "..."]]:
     """The clipped sum over the valid rows of a chunk, in steps of 2**-40 bounds.
 
-    ``expected_batch`` is that of the whole step, whose roundings the slack must cover.
+    ``drawn`` rows of the whole step are those whose roundings the slack must cover.
     """
-    slack = slack_of(sum(weight.size for weight in weights.values()), _most_uses(loss), expected_batch)
+    slack = slack_of(sum(weight.size for weight in weights.values()), _most_uses(loss), drawn)
     total = lambda factors: _factored_sum(loss, weights, clip, factors, valid, slack)
     return from_memory(total, factors, jnp.any(valid))
 

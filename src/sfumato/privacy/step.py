@@ -18,12 +18,22 @@ from jaxtyping import Array, Bool, Float, Int32, Int64, PyTree
 from sfumato.errors import ArgumentError
 from sfumato.privacy.chacha import keystream
 from sfumato.privacy.clipping import GRID, MOST_ROWS_AT_ONCE, FlatClip, Part
-from sfumato.privacy.factored import MOST_DRAWN, FineSum, chunk_rows, draws_of, factored_sum, factors_of, shaped_sum
+from sfumato.privacy.factored import (
+    MOST_DRAWN,
+    FineSum,
+    chunk_rows,
+    draws_of,
+    factored_sum,
+    factors_of,
+    most_drawn,
+    shaped_sum,
+)
 from sfumato.privacy.factors import FactoredLoss
 from sfumato.privacy.noise import gaussian_integers
 from sfumato.privacy.plan import SgdPlan
 from sfumato.privacy.programs import Programs
 from sfumato.privacy.randomness import Stream, nonce
+from sfumato.privacy.sampling import PoissonSampling
 
 Call: TypeAlias = int | Array
 """The number of a call of a door, which is part of every nonce."""
@@ -227,6 +237,7 @@ def factored_total(
 ) -> dict[str, Int64[Array, "..."]]:
     """The sum of the clipped gradients of a step's rows in the weights, in grid units, before any noise."""
     chunk = chunk_rows(expected_batch, draws_of(loss)) if plan.clip.by_factors else micro_batch()
+    covered = most_drawn(plan.sampling.rate if isinstance(plan.sampling, PoissonSampling) else None, expected_batch)
     order = jnp.pad(drawn.order, (0, chunk))  # so that the last chunk is a whole one
 
     def add(i: Array, acc: FineSum) -> FineSum:
@@ -236,7 +247,7 @@ def factored_total(
         keys = jax.vmap(lambda j: jax.random.fold_in(drawn.row_key, j))(index)
         factors = factors_of(loss, weights, batch, keys)
         if plan.clip.by_factors:
-            found = factored_sum(loss, weights, plan.clip, factors, valid, expected_batch)
+            found = factored_sum(loss, weights, plan.clip, factors, valid, covered)
         else:
             found = shaped_sum(loss, weights, plan.clip, factors, valid, _other(keys))
         return acc.plus(found)

@@ -21,7 +21,7 @@ from sfumato.models.codes.tables import ConditionalTables
 from sfumato.models.codes.transformer import MOST_LAYERS, Transformer, TransformerShape
 from sfumato.models.union import CodedUnion
 from sfumato.privacy import Curator, PoissonSampling, Relation, SgdPlan
-from sfumato.privacy.factored import MOST_DRAWN
+from sfumato.privacy.factored import MOST_DRAWN, most_drawn
 
 __all__ = ["Clipping", "Optimiser", "PaidBins", "Selection", "Tbart", "TransformerSize", "WarmStart"]
 
@@ -142,8 +142,8 @@ class Tbart:
         shape = TransformerShape(sizes=codec.sizes, order=self._order(codec.sizes, base), **asdict(self.size))
         model = Transformer.start(shape, key=curator.start_key(), base=base)
         # A size that is not declared is bought later: then the weights must do for the largest batch there may be.
-        declared = curator.declared_size
-        loss = loss_of(model, MOST_DRAWN / 2 if declared is None else plan.sampling.normaliser_rate * declared)
+        rate, declared = plan.sampling.normaliser_rate, curator.declared_size
+        loss = loss_of(model, MOST_DRAWN if declared is None else most_drawn(rate, rate * declared))
         given: dict[str, Any] = {"plan": plan, "optimiser": self.optimiser, "purpose": "gradients of the likelihood"}
         found = descend(model, model.trainable(), loss, view, **given, checkpoints=choices.checkpoints)
         return choices.released(curator, layout, [CodedModel(codec, each) for each in found])
