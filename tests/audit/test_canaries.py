@@ -293,7 +293,7 @@ def test_finer_clipping_is_audited_by_factors(kind):
     assert seen.faults == () and 0.8 <= seen.finding(CONFIDENCE).ratio <= 1
 
 
-def _no_scales(loss, weights, clip, factors, valid):
+def _no_scales(loss, weights, clip, factors, valid, slack):
     return {rule.target: jnp.where(valid, 0.002, 0.0).astype(jnp.float64) for rule in loss.rules.values()}
 
 

@@ -216,9 +216,9 @@ _REAL_FACTORS, _REAL_GRID_SUM = FlatClip.factors, FlatClip.grid_sum
 
 
 def _no_cross_terms(patch: pytest.MonkeyPatch) -> None:
-    def squares(self, notes, backs, common):
+    def squares(self, notes, backs, common, *, bias=False):
         into, back = self._uses(notes[self.source]), self._uses(backs[self.target])
-        own = self._product(into, into, back, back)
+        own = self._product(into, into, back, back, float(bias))
         return jnp.sum(own, axis=(1, 2)), jnp.max(jnp.sum(jnp.sqrt(own), axis=2), axis=1)
 
     patch.setattr(MatrixRule, "squares", squares)
@@ -229,12 +229,17 @@ def _no_bias(patch: pytest.MonkeyPatch) -> None:
         nothing = jnp.zeros(backs[self.target].shape[0], jnp.float64)
         return nothing, nothing
 
+    real = MatrixRule.squares
     patch.setattr(VectorRule, "squares", squares)
+    # Most biases have their norm together with that of their matrix.
+    patch.setattr(
+        MatrixRule, "squares", lambda self, notes, backs, common, *, bias=False: real(self, notes, backs, common)
+    )
 
 
 def _common_not_clipped(patch: pytest.MonkeyPatch) -> None:
     real = factored._scales
-    alone = lambda loss, weights, clip, found, valid: real(loss, weights, clip, replace(found, common={}), valid)
+    alone = lambda loss, weights, clip, found, *rest: real(loss, weights, clip, replace(found, common={}), *rest)
     patch.setattr(factored, "_scales", alone)
 
 
