@@ -16,7 +16,14 @@ SCHEMA = Schema(columns={"y": Boolean(), "x": Continuous(lower=0, upper=1)})
 def run_of(label, *, method="merf", data="adult"):
     scored = {"value": 0.7, "failed": 0, "sampled": 9, "parts": {"one": {"value": 0.7, "real": 0.9}}}
     settings = method_of({}, method).settings() | ({} if label is None else {"label": label})
-    given = {"certified_epsilon": 0.999, "delta": 1e-5, "finite": True, "seconds": 3.0, "training_rows": 10}
+    given = {
+        "certified_epsilon": 0.999,
+        "delta": 1e-5,
+        "finite": True,
+        "seconds": 3.0,
+        "training_rows": 10,
+        "processes": 1,
+    }
     machine = {"device": "cpu", "backend": "cpu", "cores": 2, "jax": "0.10", "python": "3.11"}
     named = {} if method == "hflow" else {"method": method}
     about = {"data": data, "kind": "private", "repeat": 0, "settings": settings, "machine": machine, "versions": {}}
@@ -45,9 +52,12 @@ def test_the_page_shows_a_method_beside_its_own_printed_figures(tmp_path, monkey
     monkeypatch.setattr(results, "FOLDER", tmp_path)
     assert results.hflow_others() == []
     runs = [run_of("income")]
-    made = {"method": "merf", "summary": summarise(runs, []), "fits": fits(runs), "machine": runs[0]["machine"]}
+    elsewhere = {**runs[0]["machine"], "device": "where it was summed up"}
+    made = {"method": "merf", "summary": summarise(runs, []), "fits": fits(runs), "runs": runs, "machine": elsewhere}
     (tmp_path / "hflow_tables_merf.json").write_text(json.dumps(made))
-    line = next(line for line in results.hflow_others() if AUROC.replace("_", " ") in line)
+    page = results.hflow_others()
+    assert any(line.startswith("Fits: ") for line in page) and not any("summed up" in line for line in page)
+    line = next(line for line in page if AUROC.replace("_", " ") in line)
     assert line == "| adult | utility auroc | `merf` | private | 1 | 0.700 | 0.63±0.09 | 0.75±0.05 | 3 |"
 
 
