@@ -24,8 +24,8 @@ FIRST, LATER = (27, 0), (14, 0)
 PAIRS = {trial: LATER if trial[1] else FIRST for trial in TRIALS} | {("maf", 3): (11, 0)}
 """How many pairs of each trial must be played and skipped: a table that is skipped without need would show here."""
 
-TABLES = {("maf", place): (table,) for place, table in enumerate(("counted", "persons", "persons", "mixed"))}
-TABLES |= {("hflow", place): (table,) for place, table in enumerate(("mixed", "persons", "persons", "counted"))}
+TABLES = {("maf", place): (table,) for place, table in enumerate(("counted", "persons", "mixed", "mixed"))}
+TABLES |= {("hflow", place): (table,) for place, table in enumerate(("mixed", "persons", "mixed", "counted"))}
 TABLES |= {("independent", 0): ("mixed",), ("independent", 1): ("persons",)}
 TABLES |= {("mog", 0): ("mixed",), ("mog", 1): ("persons",), ("mog", 2): ("persons",)}
 TABLES |= {("mst", 0): ("counted",), ("mst", 1): ("persons",), ("aim", 0): ("mixed",), ("aim", 1): ("counted",)}

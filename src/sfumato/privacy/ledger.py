@@ -109,9 +109,14 @@ class Ledger:
         Their noise is fixed here, in advance. What is pledged and never drawn stays charged.
         """
         whole(1, times=times)
-        for _ in range(times):
-            self._add(event, purpose)  # an earlier pledge pays for what will be drawn, not for another pledge
-            self._entries[-1] = replace(self._entries[-1], pledge=True)
+        before = len(self._entries)
+        try:
+            for _ in range(times):
+                self._add(event, purpose)  # an earlier pledge pays for what will be drawn, not for another pledge
+                self._entries[-1] = replace(self._entries[-1], pledge=True)
+        except BudgetError:
+            del self._entries[before:]  # all or none: nothing was drawn
+            raise
         self._pledged += [(event, purpose)] * times
 
     def _pay(self, event: Event, purpose: str) -> None:
