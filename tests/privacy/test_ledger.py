@@ -195,3 +195,14 @@ def test_a_pledge_does_not_pay_for_another_pledge():
     for _ in range(2):
         ledger.charge(choice, "models")
     assert ledger.events == (choice, choice) and ledger.drawn == (choice, choice)
+
+
+def test_a_pledge_that_the_budget_does_not_cover_leaves_nothing_behind():
+    """The first of ten would fit; a ledger that kept it would charge for what nobody can draw."""
+    ledger = Ledger(Budget(epsilon=1.0, delta=1e-6), Adjacency())
+    choice = ExponentialChoice(epsilon=0.8)
+    with pytest.raises(BudgetError):
+        ledger.pledge(choice, "models", 10)
+    assert ledger.events == () and ledger.entries == ()
+    ledger.pledge(choice, "models", 1)
+    assert ledger.events == (choice,)

@@ -170,7 +170,7 @@ class CanaryCurator(Curator):
         num, charged = self._canaries.num, len(self._ledger.entries)
         event = self._ledger.calibrate(lambda multiplier: GaussianSum(noise_multiplier=multiplier))
         steps = min(plan.steps, _TEACHER_STEPS) if self._participation == "full" else plan.steps
-        mine = replace(plan, parts=GROUP, batch=1, num_entries=2 * num, steps=steps, warm_steps=0)
+        mine = replace(plan, parts=GROUP, batch=1, num_entries=2 * num, steps=steps, warm_steps=min(1, plan.warm_steps))
         asks = listening(num, _ASKED * plan.bound)
         seen = super().noisy_teachers(asks, None, silence(num, steps), plan=mine, purpose=purpose) / plan.bound
         multiplier: float = event.noise_multiplier  # type: ignore[union-attr]

@@ -74,26 +74,6 @@ class RowLoss(eqx.Module):
         return negative_log_likelihood(eqx.combine(params, self.fixed), row, key)
 
 
-def fit_likelihood(
-    model: Model,
-    trainable: Any,
-    curator: Curator,
-    *,
-    plan: SgdPlan,
-    optimiser: Optimiser,
-    purpose: str,
-    checkpoints: int = 1,
-) -> list[Model]:
-    """Models along a noisy gradient descent on the rows' negative log-likelihood, as of ``descend``.
-
-    ``trainable`` is a tree of booleans like the model: which arrays the gradient may move.
-    Cost: the plan's event, with whatever noise the rest of the budget asks for.
-    """
-    params, fixed = eqx.partition(model, trainable)
-    given: dict[str, Any] = {"plan": plan, "optimiser": optimiser, "purpose": purpose, "checkpoints": checkpoints}
-    return descend(model, params, RowLoss(fixed), curator, **given)
-
-
 def descend(
     model: Model,
     params: Any,

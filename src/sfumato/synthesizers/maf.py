@@ -11,7 +11,7 @@ from sfumato.encoding.layout import Layout
 from sfumato.errors import ArgumentError
 from sfumato.fitting.activation_start import ActivationStart, with_activations
 from sfumato.fitting.batches import expected_batch, sampling_rate
-from sfumato.fitting.likelihood import Optimiser, fit_likelihood
+from sfumato.fitting.likelihood import Optimiser, RowLoss, descend
 from sfumato.fitting.priors import MixturePrior, PublicMixture, with_prior
 from sfumato.fitting.scaling import ScalingShare, buy_scaling
 from sfumato.fitting.selection import Selection, check_shares, pledged
@@ -122,7 +122,8 @@ class Maf:
             fixed, jax.tree.map(lambda _: True, flow), jax.tree.map(lambda _: False, fixed(flow)), is_leaf=_is_none
         )
         given: dict[str, Any] = {"plan": plan, "optimiser": self.optimiser, "purpose": "gradients of the likelihood"}
-        models = fit_likelihood(flow, trainable, curator, **given, checkpoints=choices.checkpoints)
+        params, rest = eqx.partition(flow, trainable)
+        models = descend(flow, params, RowLoss(rest), curator, **given, checkpoints=choices.checkpoints)
         return choices.released(curator, layout, models)
 
 
