@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install browser demo test lint bench-speed bench-opacus bench-density bench-mixtures bench-hflow bench-hflow-figures bench-gan bench-tbart bench-accountants bench-detection bench-lifesci audit report-adult results clean
+.PHONY: install browser demo test test-all lint bench-speed bench-opacus bench-density bench-mixtures bench-hflow bench-hflow-figures bench-gan bench-tbart bench-accountants bench-detection bench-lifesci audit report-adult results clean
 
 install: $(STAMP)
 
@@ -30,6 +30,10 @@ STRICT := src/sfumato/privacy src/sfumato/audit
 test: install
 	SFUMATO_TESTS=strict $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests $(STRICT); first=$$?; \
 	SFUMATO_TESTS=rough $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests src $(STRICT:%=--ignore=%) && exit $$first
+
+# With the tests that show of one more method what another shows of the same code (tests/thorough.py).
+test-all:
+	SFUMATO_TESTS_ALL=1 $(MAKE) test
 
 lint: install
 	$(BIN)/ruff check .

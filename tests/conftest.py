@@ -3,6 +3,9 @@
 ``make test`` runs two commands: ``SFUMATO_TESTS=strict``, all that must be compiled as users compile it, and
 ``SFUMATO_TESTS=rough``, the folders of ``ROUGH`` and the examples of all modules but those of ``privacy`` and ``audit``
 (``Makefile``). A plain ``pytest`` runs both and takes longer.
+
+Tests marked ``thorough`` repeat for one more method or table what others show of the same code. They run with
+``SFUMATO_TESTS_ALL=1`` alone: ``make test-all``.
 """
 
 import gc
@@ -19,6 +22,7 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir(
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 WAY = os.environ.get("SFUMATO_TESTS", "both")
+ALL = os.environ.get("SFUMATO_TESTS_ALL") == "1"
 if WAY == "rough":
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 if WAY == "rough" and version("jaxlib").startswith("0.10."):
@@ -30,12 +34,12 @@ if WAY == "rough" and version("jaxlib").startswith("0.10."):
 settings.register_profile("any machine", deadline=None)  # one that is busy is no defect
 settings.load_profile("any machine")
 
-ROUGH = ("browser", "contract", "evaluation", "laws")
-"""Folders of tests that ask what comes out of a fit or whether an equation holds, and not how sums are rounded.
+ROUGH = ("audit", "browser", "contract", "evaluation", "laws", "planted")
+"""Folders of tests that ask what comes out of a fit, whether an equation holds or whether an attack is seen.
 
-Their programs are compiled without most optimisations, in a third of the time. Doors, clipping, noise, neighbours,
-audits, epsilons and planted bugs (``privacy``, ``audit``, ``golden``, ``planted``) are tested in the programs that
-users run.
+Their programs are compiled without most optimisations, in a third of the time. Doors, clipping, noise, accounting and a
+whole audit of one method (``privacy``, ``golden``) are tested in the programs that users run: there the rounding of
+sums counts. Canaries and record-play of all methods, and planted bugs, ask for differences that no compiler makes.
 """
 
 
@@ -74,13 +78,23 @@ APART = ("test_audit.py", "test_canaries.py", "test_epsilons.py", "test_planted_
 """Large files whose tests share nothing that was fitted, so that both processes can take part."""
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Say what the mark means."""
+    config.addinivalue_line("markers", "thorough: runs with SFUMATO_TESTS_ALL=1 alone")
+
+
 @pytest.hookimpl(tryfirst=True)  # before the marks are read
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of one file share what they fit, and run in one process; those over all methods, of one method."""
+    left_out = [] if ALL else [item for item in items if item.get_closest_marker("thorough")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
     for item in items:
         name = item.path.relative_to(item.config.rootpath).as_posix()
         if item.path.name in APART:
             continue
-        if item.path.name == "test_synthesizers.py":
-            name += f":{item.callspec.params.get('name', '') if hasattr(item, 'callspec') else ''}"
+        if item.path.name in ("test_places.py", "test_synthesizers.py"):
+            name = (
+                f"{item.path.parent.name}:{item.callspec.params.get('name', '') if hasattr(item, 'callspec') else ''}"
+            )
         item.add_marker(pytest.mark.xdist_group(name))

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from contract.test_synthesizers import ROWS, can_score, fitted, method_of, over_methods
+from contract.cases import ROWS, can_score, fitted, method_of, over_methods
 from sfumato.cli import main
 from sfumato.encoding import canonicalise
 from sfumato.pipeline import private_rows

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import sfumato as sf
-from contract.test_synthesizers import CASES, TINY, method_of, plain
+from contract.cases import CASES, TINY, method_of, plain
 from sfumato.cli import app
 from sfumato.release import store
 from sfumato.schema import Continuous, Schema

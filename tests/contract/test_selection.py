@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from contract.test_synthesizers import CASES, can_score, method_of, plain
+from contract.cases import CASES, can_score, method_of, plain
 from sfumato.cli.settings import configured
 from sfumato.errors import BudgetError
 from sfumato.fitting.selection import PURPOSE, Selection
 from sfumato.models.union import CellUnion, CodedUnion, DensityUnion, LevelUnion, ModelUnion
 from sfumato.privacy.events import ExponentialChoice
 from sfumato.release import store
+from thorough import once_a_family
 
 CHOSEN = Selection(checkpoints=3, chosen=2, share=0.1)
 SELECTING = sorted(name for name, kind in sf.REGISTRY.items() if any(f.name == "selection" for f in fields(kind)))
-over_selecting = pytest.mark.parametrize("name", SELECTING)
+over_selecting = pytest.mark.parametrize("name", once_a_family(SELECTING))
 KINDS = {"chain": CodedUnion, "tbart": CodedUnion, "hflow": CellUnion, "maf": DensityUnion}
 
 
@@ -63,7 +64,7 @@ def test_the_union_of_chosen_models_can_do_what_one_can(name, tmp_path):
         assert np.allclose(again.log_prob(table), np.logaddexp(*parts) - log(2), atol=2e-4)
 
 
-@pytest.mark.parametrize("name", ["chain", "maf", "dp-ctgan", "pate-gan"])
+@pytest.mark.parametrize("name", ["chain", "maf", "dpgan", "pate-gan"])
 def test_no_charge_depends_on_rows(name):
     assert plain(chosen_from(name, "all continuous").certificate) == plain(chosen_from(name, "empty").certificate)
 

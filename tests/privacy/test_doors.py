@@ -42,7 +42,7 @@ def _total(rows: np.ndarray, plan: SgdPlan) -> np.ndarray:
     key = Randomness.from_seed(3).key
     with jax.enable_x64(True):
         private = PrivateRows.of({"x": rows})
-        return np.asarray(jax.jit(lambda r: batch_total(_loss, _params(), plan, r, key, 1, 0))(private))
+        return np.asarray(jax.jit(lambda r: batch_total(_loss, _params(), plan, r, key, 1, 0, 300.0))(private))
 
 
 def test_the_compiled_step_equals_a_loop_over_rows():

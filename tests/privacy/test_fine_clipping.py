@@ -156,7 +156,7 @@ def test_neighbours_differ_by_one_bounded_row(name):
 
     key = jnp.arange(8, dtype=jnp.uint32)
     with jax.enable_x64(True):
-        total = jax.jit(lambda rows: batch_total(loss, params, plan, rows, key, 1, 0))
+        total = jax.jit(lambda rows: batch_total(loss, params, plan, rows, key, 1, 0, 60.0))
         furthest = 0.0
         for _ in range(20):
             rows = random.normal(size=(60, 22)).astype(np.float32)

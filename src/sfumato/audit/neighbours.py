@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.privacy import Relation
-from sfumato.schema import Boolean, Categorical, Continuous, Date, Identifier, Integer, Schema, Unit
+from sfumato.schema import Boolean, Categorical, Continuous, Date, Identifier, Integer, Place, Schema, Unit
 
 Row: TypeAlias = dict[str, Any]
 
@@ -43,14 +43,21 @@ SCHEMAS = {
         },
         rows=100,
     ),
-    "counted": Schema(columns={"x": Continuous(lower=-1.0, upper=1.0), "k": Integer(lower=0, upper=9)}),
+    "counted": Schema(
+        columns={
+            "lat": Continuous(lower=47.0, upper=48.0, decimals=4),
+            "lon": Continuous(lower=9.0, upper=10.0, decimals=4),
+            "k": Integer(lower=0, upper=9),
+        },
+        places={"home": Place(latitude="lat", longitude="lon", polygon=(((47.0, 9.0), (48.0, 9.0), (47.5, 10.0)),))},
+    ),
     "persons": Schema(
         columns={"person": Identifier(), "x": Continuous(lower=-1.0, upper=1.0), "b": Boolean()},
         rows=100,
         unit=Unit(column="person", max_rows=_CAP),
     ),
 }
-"""A declared size and every kind of column; no declared size; a unit with a cap."""
+"""A declared size and every kind of column; no declared size, and a place in a polygon; a unit with a cap."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +134,11 @@ def trial_rows(name: str, num: int, seed: int) -> list[Row]:
             for _ in range(num)
         ]
     if name == "counted":
-        return [{"x": float(random.normal() / 4), "k": int(random.integers(10))} for _ in range(num)]
+        # Some of these lie in the polygon and some do not.
+        return [
+            {"lat": 47 + float(random.random()), "lon": 9 + float(random.random()), "k": int(random.integers(10))}
+            for _ in range(num)
+        ]
     persons = -(-num // 3)
     return [{"person": f"p{i % persons}", "x": float(random.normal() / 4), "b": bool(i % 3)} for i in range(num)]
 

@@ -306,7 +306,7 @@ def batch_total(
     key: Array,
     call: Call,
     step: Array,
-    expected_batch: float = 1.0,
+    expected_batch: float,
 ) -> Int64[Array, " entry"]:
     """The sum of a step by itself, with its own draw and without noise: what an audit measures."""
     drawn = Drawn(*participants(plan, rows, key, call, step), jnp.zeros(0, jnp.int64))

@@ -17,6 +17,7 @@ from sfumato.errors import ArgumentError
 from sfumato.privacy import Relation
 from sfumato.privacy.units import first_rows_of_units
 from sfumato.synthesizers import REGISTRY, Maf
+from thorough import thorough
 
 TRIALS = [(name, i) for name in REGISTRY for i in range(len(REGISTRY[name].trials()))]
 
@@ -38,7 +39,13 @@ TABLES |= {("merf", 0): ("mixed",), ("merf", 1): ("counted",), ("ntk", 0): ("per
 """Where all tables for each trial would take minutes: together the trials still play every one."""
 
 
-@pytest.mark.parametrize("trial", TRIALS, ids=str)
+RARELY = {("hflow", 1), ("tbart", 1), ("tbart", 2), ("dpgan", 1)}
+"""Settings that take long to compile; their ways of clipping have tests of their own (``tests/privacy``)."""
+
+
+@pytest.mark.parametrize(
+    "trial", [pytest.param(trial, marks=[thorough] if trial in RARELY else [], id=str(trial)) for trial in TRIALS]
+)
 def test_frozen_doors_give_an_equal_release(trial):
     """No pair may differ, no table is skipped by surprise; trials after the first make up their table but once."""
     name, place = trial

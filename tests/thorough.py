@@ -1,0 +1,13 @@
+"""Thorough: tests that show of one more method what another shows of the same code. `make test-all` runs them."""
+
+import pytest
+
+thorough = pytest.mark.thorough
+
+SHARING = {"dp-cgan": "dpgan", "dp-ctgan": "dpgan", "gs-wgan": "pate-gan", "pate-ctgan": "pate-gan", "ntk": "merf"}
+"""Methods that share nearly all of their code with another, and which one it is."""
+
+
+def once_a_family(names):
+    """The names, those marked that share their code with another method."""
+    return [pytest.param(name, marks=thorough) if name in SHARING else name for name in names]
