@@ -34,12 +34,13 @@ if WAY == "rough" and version("jaxlib").startswith("0.10."):
 settings.register_profile("any machine", deadline=None)  # one that is busy is no defect
 settings.load_profile("any machine")
 
-ROUGH = ("audit", "browser", "contract", "evaluation", "laws", "planted")
-"""Folders of tests that ask what comes out of a fit, whether an equation holds or whether an attack is seen.
+ROUGH = ("browser", "contract", "evaluation", "laws", "neighbours", "planted")
+"""Folders of tests that ask what comes out of a fit, whether an equation holds or whether a defect is seen.
 
-Their programs are compiled without most optimisations, in a third of the time. Doors, clipping, noise, accounting and a
-whole audit of one method (``privacy``, ``golden``) are tested in the programs that users run: there the rounding of
-sums counts. Canaries and record-play of all methods, and planted bugs, ask for differences that no compiler makes.
+Their programs are compiled without most optimisations, in a third of the time. Doors, clipping, noise, accounting and
+audits (``privacy``, ``golden``, ``audit``) are tested in the programs that users run: there the rounding of sums counts,
+and programs run longer than they compile. Record-play of all methods, and planted bugs, ask for differences that no
+compiler makes.
 """
 
 

@@ -330,14 +330,16 @@ def test_a_killed_fit_leaves_no_half_file(home: Home, tmp_path: Path) -> None:
 
 def test_the_installed_command_and_the_star_import_work(home: Home) -> None:
     script = "from sfumato import *; print(Schema.__name__, fit.__name__)"
-    star = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    star = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
     assert star.stdout == "Schema fit\n"
     done = subprocess.run(
-        [SFUMATO, "sample", home.model, "-n", "2", "--json"], capture_output=True, text=True, check=True
+        [SFUMATO, "sample", home.model, "-n", "2", "--json"], capture_output=True, text=True, check=True, timeout=120
     )
     assert json.loads(done.stdout)["rows"] == 2
     assert done.stderr == ""
-    bad = subprocess.run([SFUMATO, "show", "none.safetensors"], capture_output=True, text=True, check=False)
+    bad = subprocess.run(
+        [SFUMATO, "show", "none.safetensors"], capture_output=True, text=True, check=False, timeout=120
+    )
     assert (bad.returncode, bad.stdout, bad.stderr.count("\n")) == (2, "", 1)
 
 

@@ -328,7 +328,7 @@ table, kind = to_arrow({str(written(tmp_path / "t.csv", PLAIN))!r})
 schema = draft(table).schema
 write_file(from_arrow(canonicalise(table, schema), kind), {str(tmp_path / "o.parquet")!r})
 """
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0
     assert (tmp_path / "o.parquet").exists()
 
 
