@@ -38,7 +38,7 @@ ROUGH = ("browser", "contract", "evaluation", "laws", "neighbours", "planted")
 """Folders of tests that ask what comes out of a fit, whether an equation holds or whether a defect is seen.
 
 Their programs are compiled without most optimisations, in a third of the time. Doors, clipping, noise, accounting and
-audits (``privacy``, ``golden``, ``audit``) are tested in the programs that users run: there the rounding of sums counts,
+audits (``privacy``, ``golden``, ``audit``) are tested in the programs that users run: there rounding counts,
 and programs run longer than they compile. Record-play of all methods, and planted bugs, ask for differences that no
 compiler makes.
 """

@@ -133,7 +133,7 @@ over_gradients = pytest.mark.parametrize("name", sorted(name for name, tiny in T
 MET_ELSEWHERE = {"auto": ("mixed", "undeclared rows", "unit", "one column")}
 """Methods that hand a table on to another one, which meets all cases itself: those where the choice may differ."""
 
-ONCE_A_FAMILY = ("one column", "all categorical", "unit")
+ONCE_A_FAMILY = ("one column", "all categorical", "undeclared rows", "unit")
 """Cases that only one of the methods that share their code meets each time (``thorough.py``)."""
 
 

@@ -36,6 +36,7 @@ from sfumato.privacy.queries import count_query
 from sfumato.release import store
 from sfumato.synthesizers import Synthesizer
 from sfumato.table import to_arrow
+from thorough import once_a_family
 
 # --- the method itself ----------------------------------------------------------------------------------------
 
@@ -108,7 +109,7 @@ def test_the_certificate_of_gradients_names_their_sampler_and_their_steps(name):
     assert 0 < events[-1]["rate"] <= 1 and events[-1]["noise_multiplier"] > 0
 
 
-@over_methods
+@pytest.mark.parametrize("name", once_a_family(sorted(sf.REGISTRY)))
 def test_an_undeclared_size_is_bought_where_it_is_needed(name):
     """Gradients and bought bins need it, to make a mean of a sum; counts add up to it, and need not ask."""
     charges = fitted(name, "undeclared rows").certificate.charges
