@@ -88,7 +88,8 @@ def play_game(
     if curator.public_rows is not None:
         params, makers = _warmed(table, params, makers, curator.public_rows, second)
     given: dict[str, Any] = {"plan": plan, "update": _Update(table), "purpose": "gradients of a critic"}
-    _, state = curator.noisy_descent(critic.loss(), params, table.start(params, makers, third), **given)
+    state = eqx.filter_jit(_Table.start)(table, params, makers, third)
+    _, state = curator.noisy_descent(critic.loss(), params, state, **given)
     return [table.generator(makers) for makers in table.times.each(state["kept"])]
 
 

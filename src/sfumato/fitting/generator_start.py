@@ -118,6 +118,7 @@ def _label_logits(generator: Generator, shares: list[np.ndarray | None]) -> np.n
     return np.log(np.append(present * missing[0], missing[1]))
 
 
+@eqx.filter_jit
 def _calibrated(generator: Generator, key: Array) -> Generator:
     """Outputs of mean zero and deviation one over normal vectors: points are then spread evenly over [0, 1]."""
     latents = jax.random.normal(key, (1_024, generator.shape.latent), jnp.float32)

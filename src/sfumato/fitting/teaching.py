@@ -109,11 +109,10 @@ def teach_generator(
     given = (scene, generator, shape, settings, answers, checkpoints)
     room = _Room(*given, jnp.zeros(shape.inputs), jnp.zeros(()))
     noise = curator.least_noise() * SENSITIVITY * sqrt(plan.steps) * plan.bound / plan.parts
-    room = _Room(*given, room.means(fourth), jnp.asarray(noise, jnp.float32))
-    # All critics start alike: what they disagree about is then their rows, and no chance of the start.
-    states = jax.tree.map(lambda part: jnp.repeat(part[None], plan.parts, axis=0), room.start_critic(first))
+    room = _Room(*given, eqx.filter_jit(_Room.means)(room, fourth), jnp.asarray(noise, jnp.float32))
+    states = eqx.filter_jit(_Room.start_critics)(room, first, plan.parts)
     teaching = Teaching(show=room.show, learn=room.learn, answer=room.answer, update=_Update(room, plan.parts))
-    public = room.start(second, third)
+    public = eqx.filter_jit(_Room.start)(room, second, third)
     public = curator.noisy_teachers(teaching, states, public, plan=plan, purpose=f"{answers} of critics on parts")
     return [room.generator(makers) for makers in room.times.each(public["kept"])]
 
@@ -145,9 +144,11 @@ class _Room(eqx.Module):
         rate = self.settings.learning_rate
         return optax.adam(optax.linear_schedule(rate, rate / 20, steps), b1=0.5)
 
-    def start_critic(self, key: Array) -> Any:
+    def start_critics(self, key: Array, parts: int) -> Any:
+        """All start alike: what they disagree about is then their rows, and no chance of the start."""
         weights = self.shape.start(key)
-        return weights, self._critic_optimiser().init(weights)
+        one = weights, self._critic_optimiser().init(weights)
+        return jax.tree.map(lambda part: jnp.repeat(part[None], parts, axis=0), one)
 
     def start(self, key: Array, other: Array) -> dict[str, Any]:
         makers = eqx.filter(layers_of(self.skeleton), eqx.is_array)

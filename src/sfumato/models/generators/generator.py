@@ -85,11 +85,10 @@ class Generator(eqx.Module):
     @classmethod
     def start(cls, shape: GeneratorShape, *, key: Array, marginals: MarginalMap | None = None) -> "Generator":
         """The network at a random start, with labels of equal shares; ``marginals`` has a line for every feature."""
-        keys = jax.random.split(key, len(shape.layers))
-        layers = tuple(eqx.nn.Linear(*sizes, key=each) for sizes, each in zip(shape.layers, keys, strict=True))
+        layers = _linear_layers(tuple(shape.layers), key)
         logits = None if shape.label is None else jnp.zeros(shape.classes, jnp.float32)
         points = np.array(shape.blocks.places("point"), int)
-        kept = None if marginals is None or not points.size else jax.tree.map(lambda line: line[points], marginals)
+        kept = None if marginals is None or not points.size else _lines_of(marginals, points)
         if (shape.bins or None) != (None if kept is None else kept.starts.shape[1]):
             raise ArgumentError("Expected as many bins as the marginals of the points have, or none of either.")
         return cls(layers, logits, kept, shape)
@@ -206,3 +205,16 @@ class Generator(eqx.Module):
 @eqx.filter_jit
 def _draw_many(model: Generator, keys: Array) -> Float[Array, "row feature"]:
     return jax.vmap(model.draw)(keys)
+
+
+# Of one program each: at the start of a fit, compiling op by op takes longer than all of it runs.
+@eqx.filter_jit
+def _linear_layers(sizes: tuple[tuple[int, int], ...], key: Array) -> tuple[eqx.nn.Linear, ...]:
+    keys = jax.random.split(key, len(sizes))
+    return tuple(eqx.nn.Linear(*size, key=each) for size, each in zip(sizes, keys, strict=True))
+
+
+@eqx.filter_jit
+def _lines_of(marginals: MarginalMap, points: np.ndarray) -> MarginalMap:
+    """The lines of some features."""
+    return jax.tree.map(lambda line: line[points], marginals)
