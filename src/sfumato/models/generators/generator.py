@@ -87,8 +87,8 @@ class Generator(eqx.Module):
         """The network at a random start, with labels of equal shares; ``marginals`` has a line for every feature."""
         layers = _linear_layers(tuple(shape.layers), key)
         logits = None if shape.label is None else jnp.zeros(shape.classes, jnp.float32)
-        points = np.array(shape.blocks.places("point"), int)
-        kept = None if marginals is None or not points.size else _lines_of(marginals, points)
+        points = tuple(shape.blocks.places("point"))
+        kept = _lines_of(marginals, points) if marginals is not None and points else None
         if (shape.bins or None) != (None if kept is None else kept.starts.shape[1]):
             raise ArgumentError("Expected as many bins as the marginals of the points have, or none of either.")
         return cls(layers, logits, kept, shape)
@@ -215,6 +215,6 @@ def _linear_layers(sizes: tuple[tuple[int, int], ...], key: Array) -> tuple[eqx.
 
 
 @eqx.filter_jit
-def _lines_of(marginals: MarginalMap, points: np.ndarray) -> MarginalMap:
+def _lines_of(marginals: MarginalMap, places: tuple[int, ...]) -> MarginalMap:
     """The lines of some features."""
-    return jax.tree.map(lambda line: line[points], marginals)
+    return jax.tree.map(lambda line: line[np.array(places)], marginals)
