@@ -64,6 +64,13 @@ def test_the_union_of_chosen_models_can_do_what_one_can(name, tmp_path):
         assert np.allclose(again.log_prob(table), np.logaddexp(*parts) - log(2), atol=2e-4)
 
 
+def test_scores_by_a_union_come_to_an_end():
+    """All members at once, as a ``vmap``, stood still within some ten calls on a CPU; a test that does so is ended."""
+    release, table = chosen_from("hflow", "mixed"), CASES["mixed"].table
+    first = release.log_prob(table)
+    assert all(np.array_equal(release.log_prob(table), first) for _ in range(20))
+
+
 @pytest.mark.parametrize("name", ["chain", "maf", "dpgan", "pate-gan"])
 def test_no_charge_depends_on_rows(name):
     assert plain(chosen_from(name, "all continuous").certificate) == plain(chosen_from(name, "empty").certificate)
