@@ -79,23 +79,31 @@ APART = ("test_audit.py", "test_canaries.py", "test_epsilons.py", "test_planted_
 """Large files whose tests share nothing that was fitted, so that both processes can take part."""
 
 
+OVER_METHODS = ("tests/contract/test_places.py", "tests/contract/test_synthesizers.py")
+"""Files that share the fits of each method (``contract/cases.py``)."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Say what the mark means."""
     config.addinivalue_line("markers", "thorough: runs with SFUMATO_TESTS_ALL=1 alone")
 
 
-@pytest.hookimpl(tryfirst=True)  # before the marks are read
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Tests of one file share what they fit, and run in one process; those over all methods, of one method.
+
+    The mark is set here because pytest-xdist reads marks before the collection may be changed in a conftest.
+    """
+    if item.path.name in APART:
+        return
+    name = item.path.relative_to(item.config.rootpath).as_posix()
+    if name in OVER_METHODS:
+        name = f"contract of {item.callspec.params.get('name', '') if hasattr(item, 'callspec') else ''}"
+    item.add_marker(pytest.mark.xdist_group(name))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of one file share what they fit, and run in one process; those over all methods, of one method."""
+    """Leave out what is thorough, unless it is asked for."""
     left_out = [] if ALL else [item for item in items if item.get_closest_marker("thorough")]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in set(left_out)]
-    for item in items:
-        name = item.path.relative_to(item.config.rootpath).as_posix()
-        if item.path.name in APART:
-            continue
-        if item.path.name in ("test_places.py", "test_synthesizers.py"):
-            name = (
-                f"{item.path.parent.name}:{item.callspec.params.get('name', '') if hasattr(item, 'callspec') else ''}"
-            )
-        item.add_marker(pytest.mark.xdist_group(name))
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("thorough")]

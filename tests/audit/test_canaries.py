@@ -38,7 +38,7 @@ from sfumato.privacy.laplace import laplace_scale
 from sfumato.privacy.noise import gaussian_integers
 from sfumato.privacy.queries import count_query
 from sfumato.synthesizers import REGISTRY, HFlow, Maf, Mog, PateGan
-from thorough import SHARING, thorough
+from thorough import marks_of
 
 CONFIDENCE = 0.999
 
@@ -77,7 +77,7 @@ FEWER |= {key: {"training": Training(steps=1, batch=2)} for key in ("merf", "ntk
 
 
 ONE_BY_ONE = sorted(set(REGISTRY) - set(CHOOSING) - {"auto"})  # which is one of the others
-AT = [pytest.param(method, 4.0, marks=[thorough] if method in SHARING else []) for method in ONE_BY_ONE]
+AT = [pytest.param(method, 4.0, marks=marks_of(method)) for method in ONE_BY_ONE]
 AT += [("maf", 8.0), ("independent", 8.0)]
 """Every method at epsilon 4; one by gradients and one by counts at 8 as well."""
 

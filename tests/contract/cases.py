@@ -19,7 +19,7 @@ from sfumato.synthesizers.dp_gan import CriticSize, Game
 from sfumato.synthesizers.gs_wgan import Classroom
 from sfumato.synthesizers.hflow import FlowSize
 from sfumato.synthesizers.tbart import TransformerSize
-from thorough import SHARING, thorough
+from thorough import marks_of
 
 FEW = PaidBins(rounds=2, bins=8, codes=4)
 TINY_GAN = {
@@ -138,7 +138,7 @@ ONCE_A_FAMILY = ("one column", "all categorical", "undeclared rows", "unit")
 
 
 def _met(name, case):
-    marks = [thorough] if name in SHARING and case in ONCE_A_FAMILY else []
+    marks = marks_of(name) if case in ONCE_A_FAMILY else []
     return pytest.param(name, case, marks=marks, id=f"{name}-{case}")
 
 

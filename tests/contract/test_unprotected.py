@@ -19,11 +19,9 @@ from sfumato.privacy.factors import FactoredLoss
 from sfumato.privacy.unprotected import REASON, Unprotected
 from sfumato.release.wording import event_words
 from sfumato.synthesizers import REGISTRY, Maf
-from thorough import SHARING, thorough
+from thorough import marks_of
 
-TRIALS = [
-    pytest.param(name, 0, None, id=name, marks=[thorough] if name in SHARING else []) for name in sorted(REGISTRY)
-]
+TRIALS = [pytest.param(name, 0, None, id=name, marks=marks_of(name)) for name in sorted(REGISTRY)]
 
 
 def doors_of(rows: dict[str, np.ndarray], size: int) -> Unprotected:

@@ -182,3 +182,17 @@ def test_forged_descriptions_are_refused(forged):
     fields["codec"]["roundness"].update(forged)
     with pytest.raises(ReleaseError):
         skeleton(fields, sizes)
+
+
+@pytest.mark.filterwarnings("error")
+def test_weights_are_finite_whatever_the_noisy_counts_say():
+    """Bins that hold nothing, counts of grains that no such bin has, counts below zero: each made them infinite."""
+    random = np.random.default_rng(0)
+    for _ in range(2_000):
+        in_bins = random.integers(0, 50, (5, 4)) * (random.random((5, 4)) < 0.5)
+        in_bins[:, 0] += 2 * (in_bins.sum(1) == 0)
+        shares = np.maximum(random.normal(size=5), 0.0) * 10 ** random.uniform(-8, 4) * random.integers(0, 2)
+        counts = random.normal(size=4) * 10 ** random.uniform(0, 5)
+        found = weights_of(counts, 10 ** random.uniform(-1, 3), shares, in_bins)
+        assert np.isfinite(found).all()
+        assert (found > 0).all()

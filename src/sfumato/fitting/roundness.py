@@ -59,7 +59,8 @@ def buy_roundness(
 
 def weights_of(counts: np.ndarray, noise: float, shares: np.ndarray, in_bins: np.ndarray) -> np.ndarray:
     """The weight of a value of each grain that explains noisy counts, where ``in_bins`` counts the values of a bin by
-    grain and ``shares`` is what bins hold; all ones where the noise leaves it open.
+    grain and ``shares`` is what bins hold; all ones where the noise leaves it open, or no bin that
+    holds anything can have them.
 
     The law is: a bin's value has a chance in proportion to its weight. Weights are moved until the law gives the
     counts of the grains, as in iterative proportional fitting (Deming and Stephan 1940).
@@ -69,21 +70,25 @@ def weights_of(counts: np.ndarray, noise: float, shares: np.ndarray, in_bins: np
     [0.0, 0.0, 10.0]
     >>> weights_of(np.array([801.0, 99.0, 100.0]), 5.0, np.ones(1), in_bins).tolist()
     [1.0, 1.0, 1.0]
+    >>> weights_of(np.array([0.0, 0.0, 1_000.0]), 1.0, np.zeros(1), in_bins).tolist()
+    [1.0, 1.0, 1.0]
     """
+    even = np.ones(in_bins.shape[1])
     total, shares = max(float(np.sum(counts)), 1.0), shares / max(float(np.sum(shares)), 1e-300)
     law = lambda weights: shares @ (in_bins * weights / np.maximum((in_bins * weights).sum(1, keepdims=True), 1e-300))
-    even = np.ones(in_bins.shape[1])
-    clear = np.abs(counts - total * law(even)) > _CLEAR * noise
-    if not clear.any() or total < _CLEAR * noise * np.sqrt(len(counts)):
+    chance = law(even)
+    clear = np.abs(counts - total * chance) > _CLEAR * noise
+    # Noise may count what no bin that holds something has. Without this the others' weights would shrink to nothing.
+    wanted = np.where(chance > 0, np.maximum(np.where(clear, counts / total, chance), 0.0), 0.0)
+    if not clear.any() or not wanted.any() or total < _CLEAR * noise * np.sqrt(len(counts)):
         return even
-    wanted = np.maximum(np.where(clear, counts / total, law(even)), 0.0)
     wanted /= wanted.sum()
     weights = even
     for _ in range(50):
         found = law(weights)
         moved = weights * np.where(found > 0, wanted / np.maximum(found, 1e-300), 1.0)
         mean = float(shares @ ((in_bins * moved).sum(1) / np.maximum(in_bins.sum(1), 1)))
-        weights = np.maximum(moved / max(mean, 1e-300), _LEAST)
+        weights = np.maximum(moved / mean, _LEAST)
     return np.asarray(weights)
 
 
