@@ -121,11 +121,16 @@ def score_all(out: Path, names: list[str], processes: int, target: Path | None) 
 
 
 def write_result(out: Path, target: Path | None) -> None:
-    """Sum up everything that was scored so far, of whichever data set; all fits must be of one method."""
+    """Sum up everything that was scored so far, of whichever data set; all fits must be of one method.
+
+    What the file of results already holds of other fits is kept.
+    """
     scored = [path for name in TARGETS for path in sorted(out.glob(f"{name}_*_*.score.json"))]
     runs = [read_run(path) for path in scored if "_real_" not in path.name]
-    settings, method = {kind: settings_of(runs, kind) for kind in ("private", "open")}, method_in(runs)
+    method = method_in(runs)
     target = target or RESULTS / ("hflow_tables.json" if method == "hflow" else f"hflow_tables_{method}.json")
+    runs = with_kept(runs, json.loads(target.read_text())["runs"] if target.exists() else [])
+    settings = {kind: settings_of(runs, kind) for kind in ("private", "open")}
     repeats = sorted({run["repeat"] for run in runs if run["data"] == "covertype"})
     floors = [score_floor(out, repeat) for repeat in repeats]
     result = {
@@ -144,6 +149,13 @@ def write_result(out: Path, target: Path | None) -> None:
     for row in result["summary"]:
         ours = f"{row['mean']:.4f} ± {row['deviation']:.4f}"
         print(f"{row['data']:<10} {row['kind']:<8} {row['metric']:<26} {ours}   {row['published']}")
+
+
+def with_kept(runs: list[dict[str, Any]], old: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The runs, and those of an older result that they do not do again."""
+    which = lambda run: (list(TARGETS).index(run["data"]), run["kind"], run["repeat"])
+    new = {which(run) for run in runs}
+    return sorted([*runs, *(run for run in old if which(run) not in new)], key=which)
 
 
 def settings_of(runs: list[dict[str, Any]], kind: str) -> dict[str, Any]:

@@ -27,10 +27,13 @@ Run = dict[str, Any]
 
 
 def write_result(out: Path, target: Path) -> None:
-    """Sum up everything that was scored so far."""
+    """Sum up everything that was scored so far, with what the file of results already holds of other fits."""
     from benchmarks.machine import describe_machine
 
-    runs = [read_run(path) for path in sorted(out.glob("*.score.json"))]
+    old = json.loads(target.read_text()) if target.exists() else {"runs": [], "sampling": []}
+    runs = with_kept([read_run(path) for path in sorted(out.glob("*.score.json"))], old)
+    sampled = [*old["sampling"], *map(read_json, sorted(out.glob("sampling__*.json")))]
+    sampling = {(row["label"], row["machine"]["backend"]): row for row in sampled}
     result = {
         "machine": describe_machine(),
         "seeds": SEEDS,
@@ -41,7 +44,7 @@ def write_result(out: Path, target: Path) -> None:
         "costs": costs(runs),
         "dyck": dyck(runs),
         "sweep": sweep(runs),
-        "sampling": [json.loads(path.read_text()) for path in sorted(out.glob("sampling__*.json"))],
+        "sampling": list(sampling.values()),
         "runs": [shortened(run) for run in runs],
     }
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -55,10 +58,22 @@ def read_run(scored: Path) -> Run:
     return json.loads(facts.read_text()) | json.loads(scored.read_text())
 
 
+def read_json(path: Path) -> Any:
+    """What a file holds."""
+    return json.loads(path.read_text())
+
+
 def shortened(run: Run) -> Run:
-    """A run without what is the same for all runs of its label."""
-    kept = {name: value for name, value in run.items() if name not in ("settings", "versions", "machine")}
-    return kept | {"device": run["machine"]["device"], "jax": run["versions"]["jax"]}
+    """A run without what is the same for all runs of its label, and without versions but those of its machine."""
+    return {name: value for name, value in run.items() if name not in ("settings", "versions")}
+
+
+def with_kept(runs: list[Run], old: Run) -> list[Run]:
+    """The runs, and those of an older result that they do not do again: fits of other days stay in the table."""
+    which = lambda run: (run["label"], run["data"], run["epsilon"], run["seed"])
+    new = {which(run) for run in runs}
+    kept = [run | {"settings": old["settings"].get(run["label"], {})} for run in old["runs"] if which(run) not in new]
+    return sorted([*runs, *kept], key=which)
 
 
 def settings_of(runs: list[Run], label: str) -> Run:

@@ -174,13 +174,33 @@ def test_what_is_there_is_not_fitted_again(tmp_path: Path) -> None:
     assert tbart_scores.synthetic_table(second, "car").num_rows == 4
 
 
+def write_scored(folder: Path, runs: list[dict[str, Any]]) -> None:
+    """Files of fits and of their scores, as the benchmark leaves them."""
+    for run in runs:
+        stem = folder / f"{run['label']}__{run['data']}__1__{run['seed']}"
+        stem.with_suffix(".json").write_text(json.dumps(run))
+        stem.with_suffix(".score.json").write_text(json.dumps({"scores": run["scores"], "scoring_seconds": 1.0}))
+
+
+def test_runs_of_an_older_result_stay_unless_they_are_done_again(tmp_path: Path) -> None:
+    target, older, newer = tmp_path / "tbart.json", tmp_path / "older", tmp_path / "newer"
+    older.mkdir()
+    newer.mkdir()
+    write_scored(older, [run_of("aim", "car", 0, cs=0.1), run_of("aim", "king", 0, cs=0.2)])
+    write_scored(newer, [run_of("aim", "car", 0, cs=0.3), run_of("maf", "car", 0, cs=0.4)])
+    tbart_summary.write_result(older, target)
+    tbart_summary.write_result(newer, target)
+    result = json.loads(target.read_text())
+    found = [(run["label"], run["data"], run["scores"]["cs"]) for run in result["runs"]]
+    assert found == [("aim", "car", 0.3), ("aim", "king", 0.2), ("maf", "car", 0.4)]
+    assert set(result["settings"]) == {"aim", "maf"}
+    assert {(row["label"], row["data"]) for row in result["costs"]} == {row[:2] for row in found}
+
+
 def test_the_page_has_our_rows_beside_the_papers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [run_of("aim", "car", 0, det=0.25, cs=0.9), run_of("aim", "king", 0, ks=0.5, det=0.35)]
     runs += [run_of("aim", "dyck", 0, valid=0.75)]
-    for run in runs:
-        stem = tmp_path / f"{run['label']}__{run['data']}__1__{run['seed']}"
-        stem.with_suffix(".json").write_text(json.dumps(run))
-        stem.with_suffix(".score.json").write_text(json.dumps({"scores": run["scores"], "scoring_seconds": 1.0}))
+    write_scored(tmp_path, runs)
     tbart_summary.write_result(tmp_path, tmp_path / "tbart.json")
     monkeypatch.setattr(tbart_results, "PATH", tmp_path / "tbart.json")
     page = tbart_results.tbart()
