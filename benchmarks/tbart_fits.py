@@ -65,6 +65,10 @@ METHODS: dict[str, Method] = {
 """What is compared, by label."""
 
 
+UNLABELLED = ("aim",)
+"""Methods that are not told which column is predicted, though they could be: as published they are not."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """One fit of one data set; the repeat is called its seed, which seeds what judges it and never its noise."""
@@ -129,7 +133,7 @@ def do(job: Job, *, folder: Path, out: Path, delta: float, settings: dict[str, A
 def fitted(job: Job, data: Packed, delta: float, settings: dict[str, Any]) -> tuple[np.ndarray, dict[str, Any]]:
     """A fit through the doors, and as many points as there are training rows."""
     method = built(job.label, settings)
-    if job.data in TARGETS:
+    if job.data in TARGETS and method.name not in UNLABELLED:
         method = labelled(method, data.schema, TARGETS[job.data])
     first = is_first((job.label, job.data))
     reset_peak()

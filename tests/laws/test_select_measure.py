@@ -11,9 +11,10 @@ import pytest
 
 import sfumato as sf
 from sfumato.encoding.layout import layout_of
+from sfumato.fitting.codecs import PaidBins
 from sfumato.fitting.graphical import Measurement, estimate
 from sfumato.fitting.queried import Queried
-from sfumato.fitting.select_measure import CellNumbers, choose, measure
+from sfumato.fitting.select_measure import CellNumbers, choose, measure, seen_as_codes
 from sfumato.privacy import Adjacency, Budget, Curator, Ledger, Randomness
 from sfumato.privacy.concentrated import rho_of
 from sfumato.schema import Categorical, Schema
@@ -101,13 +102,13 @@ def test_mst_finds_the_tree_where_there_is_one(strength, monkeypatch):
 
 
 @cache
-def fitted_aim(strength, rounds=16, megabytes=80.0):
+def fitted_aim(strength, rounds=16, megabytes=80.0, label=None):
     """What AIM did: the models after each round, and the ledger."""
     models = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(aim, "estimate", lambda *given, **rest: models.append(estimate(*given, **rest)) or models[-1])
         curator, ledger = curator_of(codes_of(4_000, strength), 3.0)
-        sf.Aim(rounds=rounds, megabytes=megabytes).fit(curator, layout_of(SCHEMA))
+        sf.Aim(rounds=rounds, megabytes=megabytes, label=label).fit(curator, layout_of(SCHEMA))
     return models, ledger
 
 
@@ -143,6 +144,49 @@ def test_aim_keeps_the_model_small():
     sizes = [model.tree.megabytes for model in models]
     assert max(sizes) <= limit
     assert max(model.tree.megabytes for model in fitted_aim(0.9)[0]) > limit
+
+
+@pytest.mark.parametrize(("rounds", "codec"), [(16, None), (1, None), (4, PaidBins(rounds=1, share=0.3))])
+def test_a_label_is_paid_from_the_same_total(rounds, codec):
+    curator, ledger = curator_of(codes_of(4_000), 3.0)
+    sf.Aim(rounds=rounds, codec=codec, label="c3", labelled=0.9).fit(curator, layout_of(SCHEMA))
+    paid = sum(rho_of(entry.event) for entry in ledger.entries if entry.prepaid)
+    total = Fraction(ledger.charges[-1].event.rho)
+    assert total * (1 - Fraction(1, 2**45)) < paid <= total
+    purposes = [entry.purpose for entry in ledger.entries]
+    assert purposes.count("counts of the label") == purposes.count("counts of the label with each column") == 1
+    assert purposes.count("counts of each column") == (codec is None)
+
+
+def test_a_label_is_known_to_every_column_before_the_rounds():
+    codes = codes_of(4_000)
+
+    def apart(label):
+        first, _ = fitted_aim(0.9, label=label)
+        pairs = {pair: table for pair, table in Queried(first[0]).pairs().items() if 3 in pair}
+        return max(np.abs(table - shares_of(codes, pair)).sum() / 2 for pair, table in pairs.items())
+
+    assert apart("c3") < 0.1
+    assert apart(None) > 0.3, "columns alone do not do"
+
+
+def test_an_unknown_label_is_refused_before_anything_is_spent():
+    for method in (sf.Aim(label="none"), sf.Auto(label="none")):
+        curator, ledger = curator_of(codes_of(100), 3.0)
+        with pytest.raises(sf.ArgumentError, match="none"):
+            method.fit(curator, layout_of(SCHEMA))
+        assert not ledger.entries and not ledger.charges
+
+
+def test_bought_bins_tell_the_counts_of_single_columns():
+    codes = codes_of(4_000)
+    curator, _ = curator_of(codes, 3.0)
+    codec, _, known = seen_as_codes(curator, layout_of(SCHEMA), PaidBins(rounds=1, share=0.9), 32)
+    assert [each.columns for each in known] == [(column,) for column in range(len(SIZES))]
+    for each, size in zip(known, codec.sizes, strict=True):
+        # Counts come from a histogram whose noise is known: none is off by more than six deviations (once in 10^8).
+        assert each.counts.shape == (size,) and each.deviation > 0
+        assert np.abs(each.counts - 4_000 * shares_of(codes, each.columns)).max() < 6 * each.deviation + 1
 
 
 def test_dependence_reaches_the_synthetic_rows():

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from sfumato.errors import ArgumentError
 from sfumato.schema import Categorical, Continuous, Integer, Modelled, Schema
 
 
@@ -47,6 +48,16 @@ class Layout:
             if feature.role == "value":
                 ordered[feature.column] = not feature.nominal
         return list(ordered.values())
+
+    def label(self, name: str | None) -> int | None:
+        """The place, among the columns that have a feature, of one that is to be predicted; None where none is named.
+
+        A name that is no such column raises an error, so ask before anything is spent.
+        """
+        columns = list(dict.fromkeys(feature.column for feature in self.features))
+        if name is not None and name not in columns:
+            raise ArgumentError(f"The label {name!r} must be a column of this table that is modelled.")
+        return None if name is None else columns.index(name)
 
 
 def layout_of(schema: Schema, *, learnt: Collection[str] = ()) -> Layout:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from sfumato.checks import instance, positive, whole
+from sfumato.checks import between, instance, positive, whole
 from sfumato.encoding.layout import Layout
 from sfumato.fitting.beliefs import Table
 from sfumato.fitting.codecs import PaidBins
@@ -23,6 +23,9 @@ from sfumato.privacy.concentrated import epsilon_of, multiplier_of
 _CHOICES = Fraction(1, 10)
 """The part of each round that pays for the choice; the rest pays for the counts."""
 
+_ALONE = Fraction(1, 10)
+"""The part of what a label's counts cost that pays for the label alone, whose shares all predictions hang on."""
+
 _STEPS = 100
 """Steps of an estimate between rounds, which goes on from the one before; the last one takes as many as it needs."""
 
@@ -34,12 +37,14 @@ class Aim:
     The workload is all pairs of columns; candidates are pairs and single columns. A candidate's score is how far its
     counts are from the model's, less what noise alone would add, weighted by how much of the workload it touches. Where
     a measurement told no more than its noise, the next ones get half the noise. Candidates are left out that would make
-    the model larger than ``megabytes``, in proportion to the budget that is spent.
+    the model larger than ``megabytes``, in proportion to the budget that is spent. ``label`` names a column that is to
+    be predicted: ``labelled`` of what the rounds would get then measures its pairs with all others ahead of them.
 
     Guarantees: (epsilon, delta) for one unit; exact likelihood of every row.
     Cost: one total of zero-concentrated privacy, fixed in advance, from which all sums and choices are paid in exact
     fractions; before it, what the bins of columns cost where they are bought (``codec``; None takes ``even_bins`` over
-    public bounds). ``rounds`` is the number of rounds a column that the first noise is planned for.
+    public bounds), which tells the counts of single columns too. ``rounds`` is the number of rounds a column that the
+    first noise is planned for.
     Reference: McKenna, Mullins, Sheldon, Miklau 2022, "AIM: An Adaptive and Iterative Mechanism for Differentially
     Private Synthetic Data".
 
@@ -56,6 +61,8 @@ class Aim:
     megabytes: float = 80.0
     codec: PaidBins | None = None
     even_bins: int = 32
+    label: str | None = None
+    labelled: float = 0.25
 
     def __post_init__(self) -> None:
         whole(1, rounds=self.rounds)
@@ -63,6 +70,9 @@ class Aim:
         whole(2, even_bins=self.even_bins)
         if self.codec is not None:
             instance(PaidBins, codec=self.codec)
+        if self.label is not None:
+            instance(str, label=self.label)
+        between(0.01, 0.9, labelled=self.labelled)
 
     @property
     def relation(self) -> Relation:
@@ -78,13 +88,21 @@ class Aim:
         return (tiny, replace(tiny, rounds=4, megabytes=0.001, codec=PaidBins(rounds=2, bins=8, codes=4)))
 
     def fit(self, curator: Curator, layout: Layout) -> CodedModel:
-        codec, view = seen_as_codes(curator, layout, self.codec, self.even_bins)
+        label = layout.label(self.label)
+        codec, view, measured = seen_as_codes(curator, layout, self.codec, self.even_bins)
         sizes, columns = codec.sizes, [(column,) for column in range(len(codec.sizes))]
         total = view.reserve("counts of columns, and of tables chosen in rounds")
         paid = total / (self.rounds * len(sizes))
-        cost = len(sizes) * paid * (1 - _CHOICES)
-        noise, left = multiplier_of(cost), total - cost
-        measured = measure(view, columns, sizes, noise_multiplier=noise, purpose="counts of each column")
+        left = total
+        if not measured:  # even bins, which tell nothing of what is in them
+            cost = len(sizes) * paid * (1 - _CHOICES)
+            left -= cost
+            purpose = "counts of each column"
+            measured = measure(view, columns, sizes, noise_multiplier=multiplier_of(cost), purpose=purpose)
+        if label is not None and len(sizes) > 1:
+            cost = left * Fraction(self.labelled)
+            left -= cost
+            measured += _with_label(view, label, sizes, cost)
         model = estimate(sizes, measured)
         while left > 0:
             paid = left if left < 2 * paid else paid
@@ -96,6 +114,14 @@ class Aim:
             if _moved(before, model, found.columns) <= by_chance:
                 paid *= 4  # which halves the noise
         return CodedModel(codec, conditional_tables(model))
+
+
+def _with_label(view: Curator, label: int, sizes: Sequence[int], cost: Fraction) -> list[Measurement]:
+    """The counts of a label, for a tenth of the cost, and of its pairs with all other columns, for the rest."""
+    pairs = [(min(label, other), max(label, other)) for other in range(len(sizes)) if other != label]
+    alone, joint = multiplier_of(cost * _ALONE), multiplier_of(cost * (1 - _ALONE))
+    found = measure(view, [(label,)], sizes, noise_multiplier=alone, purpose="counts of the label")
+    return found + measure(view, pairs, sizes, noise_multiplier=joint, purpose="counts of the label with each column")
 
 
 def _round(view: Curator, model: GraphicalModel, paid: Fraction, room: float) -> tuple[Measurement, float]:

@@ -21,7 +21,8 @@ class Auto:
     Below ``small`` noise drowns gradients. From ``large`` on they see more than pairs of columns do, and between the
     two where more than ``numeric`` of all columns have many values: numbers go along with each other densely, which
     pairs of bins tell badly. Otherwise AIM is taken, with bins that are bought where some column has more values than
-    bins. Where no size is declared the table is taken for one in between.
+    bins. Where no size is declared the table is taken for one in between. ``label`` names a column that is to be
+    predicted: AIM then measures its pairs with all other columns first; gradients see it as they see any other.
     Guarantees: (epsilon, delta) for one unit; exact likelihood of every row.
     Cost: that of ``chain`` or of ``aim``.
     Reference: the hybrid that Castellon et al. 2023 leave open; see ``Chain`` and ``Aim``.
@@ -38,6 +39,7 @@ class Auto:
     small: float = 2_000.0
     large: float = 20_000.0
     numeric: float = 0.5
+    label: str | None = None
     chain: Chain = Chain()
     aim: Aim = Aim(codec=PaidBins(share=0.15))
 
@@ -46,6 +48,8 @@ class Auto:
         between(0, 1, numeric=self.numeric)
         instance(Chain, chain=self.chain)
         instance(Aim, aim=self.aim)
+        if self.label is not None:
+            instance(str, label=self.label)
 
     @property
     def relation(self) -> Relation:
@@ -60,13 +64,14 @@ class Auto:
         return (cls(small=1e12, large=1e12, aim=Aim.trials()[1], chain=Chain.trials()[0]),)
 
     def fit(self, curator: Curator, layout: Layout) -> CodedModel | CodedUnion:
+        layout.label(self.label)  # a wrong name is refused whichever method is taken
         return self.chosen(curator, layout).fit(curator, layout)
 
     def chosen(self, curator: Curator, layout: Layout) -> Chain | Aim:
         """The method for a table of this layout, declared size and budget."""
         values = [feature for feature in layout.features if feature.role == "value"]
         wide = [feature for feature in values if self._is_wide(feature)]
-        aim = self.aim if wide else replace(self.aim, codec=None)
+        aim = replace(self.aim, codec=self.aim.codec if wide else None, label=self.label)
         dense = len(wide) > self.numeric * len(values)
         if curator.declared_size is None:
             return self.chain if dense else aim
