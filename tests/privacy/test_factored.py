@@ -163,16 +163,12 @@ def hostile(random, shape, kind):
     return values.astype(np.float32)
 
 
-@pytest.mark.parametrize("kind", ["plain", "cancel", "odd"])
-@pytest.mark.parametrize("stairs", [None, Stairs(inputs=3, outputs=2)], ids=["dense", "stairs"])
-def test_no_row_adds_more_than_the_bound(kind, stairs):
-    """Rows from 1e-30 to 1e18, with NaN and infinity, with uses that cancel: each by itself, in exact arithmetic."""
-    random = np.random.default_rng(7)
+def longest_alone(kind, stairs):
+    """How much of the bound the longest of 288 hostile rows takes, each by itself, in exact arithmetic."""
+    random, num, clip = np.random.default_rng(7), 288, FlatClip(bound=0.7)
     loss = Given(MatrixRule(source="into", target="out", stairs=stairs), (1, 4, 4))
     weights = {"matrix": jnp.zeros((4, 6), jnp.float32), "bias": jnp.zeros(4, jnp.float32)}
-    num, clip = 288, FlatClip(bound=0.7)
     into, back = hostile(random, (num, 1, 4, 6), kind), hostile(random, (num, 1, 4, 4), kind)
-    slack = slack_of(28, 4)
     with jax.enable_x64(True):
 
         @jax.jit
@@ -186,9 +182,50 @@ def test_no_row_adds_more_than_the_bound(kind, stairs):
             flat = np.concatenate([np.asarray(value, np.float64).ravel() for value in found.values()])
             assert np.all(np.isfinite(flat))
             longest = max(longest, float(np.linalg.norm(flat)) / _FINE)
-    assert longest <= 1 - slack + np.sqrt(28) / _FINE
+    return longest
+
+
+WHOLE = 1 - slack_of(28, 4) + np.sqrt(28) / _FINE
+"""Of the bound, what a row of those can take at most."""
+
+
+@pytest.mark.parametrize("kind", ["plain", "cancel", "odd"])
+@pytest.mark.parametrize("stairs", [None, Stairs(inputs=3, outputs=2)], ids=["dense", "stairs"])
+def test_no_row_adds_more_than_the_bound(kind, stairs):
+    """Rows from 1e-30 to 1e18, with NaN and infinity, with uses that cancel."""
+    longest = longest_alone(kind, stairs)
+    assert longest <= WHOLE
     if kind == "plain":
         assert longest > 0.99, "a long row is scaled to the bound and no further"
+
+
+def test_norms_in_32_bits_need_their_margin(monkeypatch):
+    """The mutant: without what rounding may take, a row adds more than its bound."""
+    monkeypatch.setattr(MatrixRule, "_margin", lambda *_: 0.0)
+    assert longest_alone("plain", Stairs(inputs=3, outputs=2)) > WHOLE
+
+
+@pytest.mark.parametrize("small", [2.0**-60, 2.0**-75, 2.0**-130])
+def test_small_factors_do_not_hide_large_ones(small):
+    """What a product of small factors loses in 32 bits would be a norm of zero; large ones on the other side make it
+    more than the bound."""
+    rule = MatrixRule(source="into", target="out", stairs=Stairs(inputs=3, outputs=2))
+    weights = {"matrix": jnp.zeros((4, 6), jnp.float32), "bias": jnp.zeros(4, jnp.float32)}
+    with jax.enable_x64(True):
+        rows = {
+            "into": jnp.full((96, 1, 4, 6), small, jnp.float32),
+            "back": jnp.full((96, 1, 4, 4), 2.0**62, jnp.float32),
+        }
+        found = fast_sum(
+            Given(rule, (1, 4, 4)),
+            weights,
+            FlatClip(bound=0.7),
+            rows,
+            jnp.zeros((96, 2), jnp.uint32),
+            jnp.arange(96) < 1,
+        )
+    flat = np.concatenate([np.asarray(value, np.float64).ravel() for value in found.values()])
+    assert np.linalg.norm(flat) / _FINE <= WHOLE
 
 
 def test_rows_that_are_no_numbers_leave_the_others_as_they_are():
@@ -277,7 +314,11 @@ def test_sums_by_slabs_are_sums_of_outer_products(stairs, monkeypatch):
     with jax.enable_x64(True):
         found = rule.total(jnp.asarray(factor), {"into": jnp.asarray(into)}, {"out": jnp.asarray(back)})
         np.testing.assert_allclose(np.sum(found, axis=0), expected, atol=1e-9)
-        shorter = [(first, last, seen - 2) for first, last, seen in rule._slabs(into, back)]
+        both = rule.total_with_bias(jnp.asarray(factor), {"into": jnp.asarray(into)}, {"out": jnp.asarray(back)})
+        np.testing.assert_allclose(np.sum(both[0], axis=0), expected, atol=1e-9)
+        of_bias = np.einsum("n,nduo->o", factor, back.astype(np.float64))
+        np.testing.assert_allclose(np.sum(both[1], axis=0), of_bias, atol=1e-9)
+        shorter = [(first, last, seen - 2) for first, last, seen in rule._slabs(inputs, outputs)]
         monkeypatch.setattr(MatrixRule, "_slabs", lambda *_: shorter)
         found = rule.total(jnp.asarray(factor), {"into": jnp.asarray(into)}, {"out": jnp.asarray(back)})
         assert np.abs(np.sum(found, axis=0) - expected).max() > 1e-3

@@ -1,10 +1,10 @@
 """Factored: the clipped sum of a batch from factors, one backward pass for all rows, on the grid of whole numbers.
 
 How the sensitivity is kept. Let v be the exact sum of factors of a row (float32 numbers) times its clipping factors,
-one float64 number for each layer: its norm is at most bound * (1 - slack). Sums over groups of ADDED rows are made in
-float64; one entry of such a sum is off by at most
+one float64 number for each layer: its norm is at most bound * (1 - slack). Sums over groups of A rows (``added_rows``)
+are made in float64; one entry of such a sum is off by at most
 
-    (ADDED * uses + 4) * 2**-53 * ADDED * CANCEL * bound,
+    (A * uses + 4) * 2**-53 * A * CANCEL * bound,
 
 since no row's products add up to more than CANCEL * bound in any entry (rows whose products nearly cancel are scaled
 down until that holds). Groups are added as whole numbers of 2**-40 bounds, exactly, and the total is rounded to
@@ -25,7 +25,7 @@ from jaxtyping import Array, Bool, Float32, Float64, Int64
 
 from sfumato.errors import ArgumentError
 from sfumato.privacy.clipping import GRID, FlatClip, from_memory
-from sfumato.privacy.factors import ADDED, FactoredLoss, MatrixRule, Rule, VectorRule, Weights
+from sfumato.privacy.factors import ADDED, LEAST, FactoredLoss, MatrixRule, Rule, VectorRule, Weights
 
 CANCEL = 16.0
 """By how much the products of one row may exceed their sum before the row is scaled down."""
@@ -52,10 +52,17 @@ def chunk_rows(expected_batch: float, draws: int = 1) -> int:
     all cores; on a GPU few large ones are best, which a step of the usual size should fill.
     """
     usual = expected_batch + 2 * math.sqrt(expected_batch)
-    if jax.default_backend() == "cpu":
-        return _WHOLE * max(1, math.ceil(min(usual, max(288.0, usual / 8) / draws) / _WHOLE))
-    chunks = max(1, round(usual * draws / 16_384))
+    at_once = max(576.0, usual * draws / 8) if jax.default_backend() == "cpu" else 16_384
+    chunks = max(1, round(usual * draws / at_once))
     return _WHOLE * max(1, math.ceil(usual / chunks / _WHOLE))
+
+
+def added_rows(drawn: int) -> int:
+    """Rows that are added up as floats, in a step that may draw so many.
+
+    More of them are less work, and a larger error of each sum: the slack has to cover that of all rows.
+    """
+    return 3 * ADDED if drawn <= 2**20 else ADDED
 
 
 def most_drawn(rate: float | None, expected_batch: float) -> int:
@@ -80,8 +87,8 @@ def slack_of(num_entries: int, num_uses: int, drawn: int = MOST_DRAWN) -> float:
 
     ``drawn`` rows are covered: as many as there can be, where nothing is said of them.
     """
-    # Groups may hold fewer rows than ``ADDED``, down to one: this covers each way of cutting rows up.
-    each = (ADDED * num_uses + 4) * _UNIT * CANCEL + 1 / _FINE
+    # Groups may hold fewer rows than ``added_rows``, down to one: this covers each way of cutting rows up.
+    each = (added_rows(drawn) * num_uses + 4) * _UNIT * CANCEL + 1 / _FINE
     excess = 1 / GRID + 2 * drawn * each
     slack = 1.001 * math.sqrt(num_entries) * excess + 1e-9  # the last for the roundings of the norm, made in float64
     if slack > MOST_SLACK:
@@ -97,6 +104,11 @@ class Factors(eqx.Module):
     notes: dict[str, Array]
     backs: dict[str, Array]
     common: dict[str, Array]
+
+    def cut(self) -> "Factors":
+        """Factors too small to count are zero, for the norm and for the sum (``LEAST``)."""
+        large = lambda value: jnp.where(jnp.abs(value) < LEAST, 0.0, value)  # a NaN stays one, and the row is left out
+        return Factors(jax.tree.map(large, self.notes), jax.tree.map(large, self.backs), self.common)
 
     def only(self, usable: Mapping[str, Bool[Array, " row"]], rule: Rule) -> tuple[dict[str, Array], dict[str, Array]]:
         """The factors of a rule, cut out for rows that do not count: a NaN times a factor of zero is NaN."""
@@ -137,25 +149,37 @@ def factored_sum(
     ``drawn`` rows of the whole step are those whose roundings the slack must cover.
     """
     slack = slack_of(sum(weight.size for weight in weights.values()), _most_uses(loss), drawn)
-    total = lambda factors: _factored_sum(loss, weights, clip, factors, valid, slack)
+    total = lambda factors: _factored_sum(loss, weights, clip, factors.cut(), valid, slack, added_rows(drawn))
     return from_memory(total, factors, jnp.any(valid))
 
 
 def _factored_sum(
-    loss: FactoredLoss, weights: Weights, clip: FlatClip, factors: Factors, valid: Bool[Array, " row"], slack: float
+    loss: FactoredLoss,
+    weights: Weights,
+    clip: FlatClip,
+    factors: Factors,
+    valid: Bool[Array, " row"],
+    slack: float,
+    added: int,
 ) -> dict[str, Int64[Array, "..."]]:
     scales = _scales(loss, weights, clip, factors, valid, slack)
     usable = {layer: scale > 0 for layer, scale in scales.items()}
-    found = {}
+    joined, found = _joined(loss.rules, set(factors.common)), {}
     for name, rule in loss.rules.items():
-        scale = scales[rule.target]
-        sums = rule.total(scale, *factors.only(usable, rule))
+        if name in joined.values():
+            continue  # its sum comes with that of its matrix
+        scale, own = scales[rule.target], factors.only(usable, rule)
+        if name in joined and isinstance(rule, MatrixRule):
+            found[name], found[joined[name]] = rule.total_with_bias(scale, *own, added)
+            continue
+        sums = rule.total(scale, *own, added)
         if name in factors.common:
             part = factors.common[name].astype(jnp.float64)
             shares = jnp.sum(scale.reshape(sums.shape[0], -1), axis=1)
             sums = sums + shares.reshape((-1,) + (1,) * part.ndim) * jnp.where(jnp.isfinite(part), part, 0.0)
-        found[name] = jnp.sum(jnp.round(sums * (_FINE / clip.bound)).astype(jnp.int64), axis=0)
-    return found
+        found[name] = sums
+    to_fine = lambda sums: jnp.sum(jnp.round(sums * (_FINE / clip.bound)).astype(jnp.int64), axis=0)
+    return {name: to_fine(found[name]) for name in loss.rules}
 
 
 def shaped_sum(

@@ -27,10 +27,13 @@ Weights: TypeAlias = dict[str, Array]
 """The numbers that act on rows, by name: what is clipped and noised."""
 
 ADDED = 96
-"""Rows that are added up as floats at most; such sums are added as whole numbers."""
+"""Rows that are added up as floats at most, however many there are; such sums are added as whole numbers."""
 
 SLABS = 3
 """Parts of a masked matrix whose sums are made by themselves on a CPU, where what is masked then need not be made."""
+
+LEAST = 2.0**-50
+"""The least size of a factor that counts: smaller ones are zero, so that no product of two is too small for 32 bits."""
 
 MANY = 7
 """From so many uses of a matrix on, all pairs of them are multiplied at once: twice the work, in two products."""
@@ -82,9 +85,10 @@ class MatrixRule:
     ) -> tuple[Array, Array]:
         """The squared norm of each row's gradient, and the sum of the norms of its products.
 
-        The second is what the norm would be if the products of a row's uses did not cancel. ``common`` is a part of the
-        gradient that is the same for every row. With ``bias`` both are those of the matrix and of a bias of the same
-        layer together: one more input, which is always one and which no mask hides.
+        Neither is too small: where they are made in 32 bits, what rounding may take is added (``_margin``). The second
+        is what the norm would be if the products of a row's uses did not cancel. ``common`` is a part of the gradient
+        that is the same for every row. With ``bias`` both are those of the matrix and of a bias of the same layer
+        together: one more input, which is always one and which no mask hides.
         """
         into, back = self._uses(notes[self.source]), self._uses(backs[self.target])
         uses, one = into.shape[2], float(bias)
@@ -96,7 +100,9 @@ class MatrixRule:
             other = lambda values, apart=apart: jnp.roll(values, -apart, axis=2)
             found = self._product(into, other(into), back, other(back), one)
             if apart == 0:
-                most = jnp.max(jnp.sum(jnp.sqrt(found), axis=2), axis=1)
+                margin = self._margin(into, back)
+                alone = (1 + margin) * jnp.sum(jnp.sqrt(found), axis=2)
+                most, squares = jnp.max(alone, axis=1), margin * jnp.sum(alone**2, axis=1)
             squares = squares + (1 if apart in (0, uses / 2) else 2) * jnp.sum(found, axis=(1, 2))
         return self._with(common, into, back, squares, most)
 
@@ -110,22 +116,35 @@ class MatrixRule:
         return squares + 2 * along + size, most + jnp.sqrt(size)
 
     def total(
-        self, factor: Float64[Array, " row"], notes: Mapping[str, Array], backs: Mapping[str, Array]
+        self, factor: Float64[Array, " row"], notes: Mapping[str, Array], backs: Mapping[str, Array], added: int = ADDED
     ) -> Float64[Array, "group ..."]:
         """The sum of factor times gradient over each group of rows, without what is common to all rows."""
         into, back = self._uses(notes[self.source]), self._uses(backs[self.target])
-        weighted = _grouped(back.astype(jnp.float64) * factor[:, None, None, None])
-        wide = _grouped(_wide(into))
-        found = [
-            _contracted(wide[..., :seen], weighted[..., first:last]) for first, last, seen in self._slabs(into, back)
-        ]
+        return self._masked(self._sums(factor, into, back, added))
+
+    def total_with_bias(
+        self, factor: Float64[Array, " row"], notes: Mapping[str, Array], backs: Mapping[str, Array], added: int = ADDED
+    ) -> tuple[Float64[Array, "group ..."], Float64[Array, "group ..."]]:
+        """The same, and that of a bias of the same layer: one more input, which comes first and is always one."""
+        into, back = self._uses(notes[self.source]), self._uses(backs[self.target])
+        more = jnp.pad(into, ((0, 0),) * 3 + ((1, 0),), constant_values=1)
+        whole = self._sums(factor, more, back, added, extra=1)
+        bias = whole[..., 0]
+        return self._masked(whole[..., 1:]), bias if self.blocked else bias[:, 0]
+
+    def _sums(self, factor: Array, into: Array, back: Array, added: int, extra: int = 0) -> Float64[Array, "group ..."]:
+        """Sums of outer products before the mask; all outputs see the ``extra`` inputs that come first."""
+        weighted = _grouped(back.astype(jnp.float64) * factor[:, None, None, None], added)
+        wide = _grouped(_wide(into), added)
+        slabs = self._slabs(into.shape[-1] - extra, back.shape[-1])
+        found = [_contracted(wide[..., : extra + seen], weighted[..., first:last]) for first, last, seen in slabs]
         missing = [into.shape[-1] - part.shape[-1] for part in found]
         whole = [jnp.pad(part, ((0, 0),) * 3 + ((0, rest),)) for part, rest in zip(found, missing, strict=True)]
-        return self._masked(jnp.concatenate(whole, axis=2) if len(whole) > 1 else whole[0])
+        return jnp.concatenate(whole, axis=2) if len(whole) > 1 else whole[0]
 
-    def _slabs(self, into: Array, back: Array) -> list[tuple[int, int, int]]:
+    def _slabs(self, inputs: int, outputs: int) -> list[tuple[int, int, int]]:
         """Outputs from, to, and how many inputs the last of them sees: together all that the mask leaves, and more."""
-        stairs, inputs, outputs = self.stairs, into.shape[-1], back.shape[-1]
+        stairs = self.stairs
         slabs = SLABS if jax.default_backend() == "cpu" else 1
         if stairs is None or stairs.upper or stairs.outputs < 2 * slabs:
             return [(0, outputs, inputs)]
@@ -160,16 +179,29 @@ class MatrixRule:
 
     def _product(self, x: Array, also_x: Array, y: Array, also_y: Array, one: float) -> Array:
         """The inner product of two masked outer products, with ``one`` more input that all outputs see."""
-        inputs, outputs = _wide(x) * _wide(also_x), _wide(y) * _wide(also_y)
         if self.stairs is None:
-            return (jnp.sum(inputs, axis=-1) + one) * jnp.sum(outputs, axis=-1)
-        seen = _by_group(inputs, self.stairs.inputs) @ self._seen()
-        return jnp.sum((seen + one) * _by_group(outputs, self.stairs.outputs), axis=-1)
+            return (jnp.sum(_wide(x) * _wide(also_x), axis=-1) + one) * jnp.sum(_wide(y) * _wide(also_y), axis=-1)
+        # In 32 bits up to the sums of groups, which is half of the work (``_margin``).
+        inputs, outputs = _by_group(x * also_x, self.stairs.inputs), _by_group(y * also_y, self.stairs.outputs)
+        seen = _wide(_matmul(inputs, self._seen()))
+        return jnp.sum((seen + one) * _wide(outputs), axis=-1)
+
+    def _margin(self, into: Array, back: Array) -> float:
+        """By how much of the product of two norms the inner product of two outer products may be off.
+
+        A sum of n products in 32 bits, in any order, is off by at most n roundings of the sum of their sizes, and the
+        latter is at most the product of the two norms (Cauchy and Schwarz). No product of two factors underflows, as
+        they are zero or at least ``LEAST``; where one overflows, the norm is no number and the row does not count.
+        """
+        if self.stairs is None:
+            return 0.0
+        group = into.shape[-1] // self.stairs.inputs + back.shape[-1] // self.stairs.outputs
+        return 1.01 * 2.0**-24 * (group + self.stairs.inputs + 4)
 
     def _seen(self) -> np.ndarray:
         stairs = self.stairs
         assert stairs is not None
-        return stairs.mask(stairs.outputs, stairs.inputs).T
+        return stairs.mask(stairs.outputs, stairs.inputs).T.astype(np.float32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,10 +227,10 @@ class VectorRule:
         return found, reach if common is None else reach + jnp.sqrt(jnp.sum(_wide(common) ** 2))
 
     def total(
-        self, factor: Float64[Array, " row"], notes: Mapping[str, Array], backs: Mapping[str, Array]
+        self, factor: Float64[Array, " row"], notes: Mapping[str, Array], backs: Mapping[str, Array], added: int = ADDED
     ) -> Float64[Array, "group ..."]:
         """The sum of factor times gradient over each group of rows."""
-        found = jnp.sum(_grouped(self._of_rows(notes, backs) * factor[:, None, None]), axis=1)
+        found = jnp.sum(_grouped(self._of_rows(notes, backs) * factor[:, None, None], added), axis=1)
         return found if self.blocked else found[:, 0]
 
     def gradients(self, notes: Mapping[str, Array], backs: Mapping[str, Array]) -> Float[Array, "row ..."]:
@@ -253,11 +285,11 @@ class EmbeddingRule:
         return squares + 2 * along + size, jnp.sqrt(squares) + jnp.sqrt(size)
 
     def total(
-        self, factor: Float64[Array, " row"], notes: Mapping[str, Array], backs: Mapping[str, Array]
+        self, factor: Float64[Array, " row"], notes: Mapping[str, Array], backs: Mapping[str, Array], added: int = ADDED
     ) -> Float64[Array, "group ..."]:
         """The sum of factor times gradient over each group of rows: at most so many numbers an entry."""
         place, back = self._places(notes), self._found(notes, backs) * factor[:, None, None]
-        return jax.vmap(self._scattered)(_grouped(place), _grouped(back))
+        return jax.vmap(self._scattered)(_grouped(place, added), _grouped(back, added))
 
     def gradients(self, notes: Mapping[str, Array], backs: Mapping[str, Array]) -> Float[Array, "row ..."]:
         """The gradient of each row by itself."""
@@ -324,10 +356,10 @@ class FactoredLoss(Protocol):
     def common(self, weights: Weights) -> Float[Array, ""]: ...
 
 
-def _grouped(values: Array) -> Array:
-    """Rows in equal groups of at most ``ADDED``, whose sums are made by themselves."""
+def _grouped(values: Array, added: int) -> Array:
+    """Rows in equal groups of at most ``added``, whose sums are made by themselves."""
     num_rows = values.shape[0]
-    size = next(size for size in range(min(ADDED, max(1, num_rows)), 0, -1) if num_rows % size == 0)
+    size = next(size for size in range(min(added, max(1, num_rows)), 0, -1) if num_rows % size == 0)
     return values.reshape(-1, size, *values.shape[1:])
 
 
@@ -356,5 +388,12 @@ def _wide(values: Array) -> Array:
 
 def _by_group(values: Array, groups: int) -> Array:
     parts = values.reshape(*values.shape[:-1], groups, -1)
+    if jax.default_backend() != "cpu":
+        return jnp.sum(parts, axis=-1)
     # The same sum: a CPU adds up short rows one number at a time, and multiplies matrices several at a time.
-    return parts @ jnp.ones(parts.shape[-1], parts.dtype) if jax.default_backend() == "cpu" else jnp.sum(parts, axis=-1)
+    return _matmul(parts, np.ones(parts.shape[-1], parts.dtype))
+
+
+def _matmul(left: Array, right: np.ndarray) -> Array:
+    """The product in as many bits as its sides have, on every machine."""
+    return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)

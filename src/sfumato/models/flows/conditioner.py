@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 from sfumato.checks import whole
 from sfumato.models.flows.made import masks_of
 from sfumato.models.starts import normal
+from sfumato.models.taps import tapped
 
 Weights = Mapping[str, Array]
 
@@ -107,18 +108,18 @@ def outputs(
 ) -> tuple[Float[Array, " out"], dict[str, Array]]:
     """The outputs for one row in one block, and what went into each layer.
 
-    ``first_bias`` is that of the block; ``taps`` are added to what each layer gives out.
+    ``first_bias`` is that of the block; ``taps``, all zero, are added to what each layer gives out.
     """
     notes = {"first": x}
-    h = jnp.tanh(weights["first"] @ x + first_bias + taps["first"])
+    h = jnp.tanh(tapped(weights["first"] @ x + first_bias, taps["first"]))
     layer = 0
     while f"middle{layer}" in weights:
         name = f"middle{layer}"
         notes[name] = h
-        h = h + jnp.tanh(weights[name] @ h + weights[f"{name}_bias"] + taps[name])
+        h = h + jnp.tanh(tapped(weights[name] @ h + weights[f"{name}_bias"], taps[name]))
         layer += 1
     notes["last"] = h
-    return weights["last"] @ h + weights["last_bias"] + taps["last"], notes
+    return tapped(weights["last"] @ h + weights["last_bias"], taps["last"]), notes
 
 
 def solve_by_feature(

@@ -22,6 +22,7 @@ from sfumato.checks import whole
 from sfumato.errors import ArgumentError
 from sfumato.models.flows.mixture_cdf import MixtureCdf
 from sfumato.models.starts import normal
+from sfumato.models.taps import tapped
 
 Weights = Mapping[str, Array]
 Notes = dict[str, Array]
@@ -180,7 +181,7 @@ def _summary(weights: Weights, centres: Float[Array, " c"], taps: Weights) -> tu
 
 def _dense(layer: str, weights: Weights, x: Array, taps: Weights) -> tuple[Array, Notes]:
     name = _PREFIX + layer
-    return weights[name] @ x + weights[f"{name}_bias"] + taps[name][0], {name: x[None]}
+    return tapped(weights[name] @ x + weights[f"{name}_bias"], taps[name][0]), {name: x[None]}
 
 
 def _log_logistic(z: Float[Array, " c"]) -> Float[Array, ""]:

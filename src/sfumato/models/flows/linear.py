@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 
 from sfumato.models.flows.bijection import Bijection
 from sfumato.models.starts import normal
+from sfumato.models.taps import tapped
 
 _LIMIT = 3.0  # of a log-scale: factors from 1/20 to 20
 _REACH = 0.9  # of the low-rank part relative to the diagonal one
@@ -108,8 +109,8 @@ class LowRank(LinearFlow):
 
     @staticmethod
     def apply(weights: Weights, x: Float[Array, " d"], taps: Weights) -> tuple[Float[Array, " d"], Notes]:
-        inner = weights["right"] @ x + taps["inner"]
-        z = weights["scale"] * x + weights["left"] @ inner + weights["shift"] + taps["linear"]
+        inner = tapped(weights["right"] @ x, taps["inner"])
+        z = tapped(weights["scale"] * x + weights["left"] @ inner + weights["shift"], taps["linear"])
         return z, {"inner": x, "linear": inner}
 
     @staticmethod
@@ -158,8 +159,8 @@ class Plu(LinearFlow):
 
     @staticmethod
     def apply(weights: Weights, x: Float[Array, " d"], taps: Weights) -> tuple[Float[Array, " d"], Notes]:
-        inner = weights["upper"] @ x + weights["scale"] * x + taps["inner"]
-        z = weights["lower"] @ inner + inner + weights["shift"] + taps["linear"]
+        inner = tapped(weights["upper"] @ x + weights["scale"] * x, taps["inner"])
+        z = tapped(weights["lower"] @ inner + inner + weights["shift"], taps["linear"])
         return z[permutation(x.shape[0])], {"inner": x, "linear": inner}
 
     @staticmethod
