@@ -36,7 +36,7 @@ from sfumato.privacy.chacha import keystream
 from sfumato.privacy.clipping import GRID
 from sfumato.privacy.noise import gaussian_integers
 from sfumato.privacy.randomness import Stream, nonce
-from sfumato.privacy.step import PrivateRows, factored_step, gradient_step, run_steps
+from sfumato.privacy.step import PrivateRows, factored_step, gradient_step, loop_options, run_steps
 
 DEVIATION = 10.0 * GRID
 
@@ -194,7 +194,7 @@ def time_loops(work: Workload, num_rows: int, batch: int, rounds: int, steps: in
         compiled, compile_seconds, memory = {}, {}, {}
         for name, (function, arguments) in made.items():
             start = time.perf_counter()
-            compiled[name] = jax.jit(function).lower(*arguments, steps).compile()
+            compiled[name] = jax.jit(function, compiler_options=loop_options()).lower(*arguments, steps).compile()
             compile_seconds[name] = round(time.perf_counter() - start, 2)
             memory[name] = int(compiled[name].memory_analysis().temp_size_in_bytes)
             jax.block_until_ready(compiled[name](*arguments, 1))

@@ -17,6 +17,7 @@ from sfumato.errors import ArgumentError
 from sfumato.fitting.histogram import onto_simplex
 from sfumato.fitting.marginals import MarginalShare, buy_marginals, normal_marginals
 from sfumato.fitting.scaling import ScalingShare
+from sfumato.models.flows import share_cells
 from sfumato.privacy import Adjacency, Budget, Curator, Ledger, Randomness
 from sfumato.schema import Categorical, Continuous, Integer, Schema
 from sfumato.synthesizers import HFlow
@@ -200,3 +201,12 @@ def test_a_table_of_continuous_columns_is_charged_for_scales_and_not_for_histogr
     HFlow(steps=1, size=FlowSize(blocks=1, width=4)).fit(curator, layout_of(SMOOTH))
     purposes = [entry.purpose for entry in ledger.entries]
     assert purposes == [*(f"location and scale, round {k} of 3" for k in (1, 2, 3)), "gradients of the likelihood"]
+
+
+def test_the_line_through_shares_is_that_of_interpolation():
+    """At edges, between them, past both ends, and where bins are empty at the upper end."""
+    random = np.random.default_rng(0)
+    edges, shares = (np.sort(np.r_[0, random.uniform(size=20), 1, 1, 1]).astype(np.float32) for _ in range(2))
+    points = np.r_[random.uniform(size=1000), edges, 1 + 1e-6, -1e-6].astype(np.float32)
+    found = jax.vmap(lambda x: share_cells._along(x, jnp.asarray(edges), jnp.asarray(shares)))(points)
+    np.testing.assert_allclose(found, jnp.interp(points, edges, shares), atol=2e-7)

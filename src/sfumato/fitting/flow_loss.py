@@ -74,9 +74,9 @@ def spread(key: Array, draws: int, like: Float[Array, " feature"]) -> Float[Arra
     They see more of a cell than as many independent points, which matters where each takes a pass over the flow.
     Reference: McKay, Beckman, Conover 1979.
     """
-    first, second = jax.random.split(key)
     if draws == 1:
-        return jax.random.uniform(second, (1, *like.shape), like.dtype)
+        return jax.random.uniform(key, (1, *like.shape), like.dtype)
+    first, second = jax.random.split(key)
     tickets = jax.random.uniform(first, (draws, *like.shape), like.dtype)
     slices = jnp.argsort(tickets, axis=0).astype(like.dtype)
     return (slices + jax.random.uniform(second, (draws, *like.shape), like.dtype)) / draws

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
-@jax.custom_vjp
+@jax.custom_jvp
 def tapped(value: Float[Array, "*size"], tap: Float[Array, "*size"]) -> Float[Array, "*size"]:
     """``value + tap`` for a tap of zeros, and its gradients, without reading the zeros.
 
@@ -23,12 +23,6 @@ def tapped(value: Float[Array, "*size"], tap: Float[Array, "*size"]) -> Float[Ar
     return jnp.where(jnp.bool_(True), value, tap.astype(value.dtype))
 
 
-def _forward(value: Array, tap: Array) -> tuple[Array, Array]:
-    return tapped(value, tap), tap[..., :0]  # nothing but its type
-
-
-def _backward(tap: Array, back: Array) -> tuple[Array, Array]:
-    return back, back.astype(tap.dtype)
-
-
-tapped.defvjp(_forward, _backward)
+@tapped.defjvp
+def _(given: tuple[Array, Array], moved: tuple[Array, Array]) -> tuple[Array, Array]:
+    return tapped(*given), moved[0] + moved[1].astype(moved[0].dtype)

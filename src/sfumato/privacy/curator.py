@@ -8,6 +8,7 @@ of one row that it hands in (losses, queries) do run on the rows: they are trust
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from fractions import Fraction
+from functools import partial
 from math import sqrt
 from typing import Any, TypeAlias, TypeVar
 
@@ -41,6 +42,7 @@ from sfumato.privacy.step import (
     PrivateRows,
     factored_step,
     gradient_step,
+    loop_options,
     run_steps,
     steps_ahead,
 )
@@ -360,7 +362,7 @@ class Curator:
         arguments of the compiled loop, so that the next fit of the same kind finds it in a compilation cache."""
         arrays, rest = eqx.partition(update, eqx.is_array)
 
-        @jax.jit
+        @partial(jax.jit, compiler_options=loop_options())
         def stretch(carry: Any, held: Any, arrays: Any, rows: PrivateRows, key: Array, *steps: Array) -> Any:
             return run_steps(build(held), eqx.combine(arrays, rest), carry, rows, key, *steps)
 

@@ -21,6 +21,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float32, Float64, Int64
 
 from sfumato.errors import ArgumentError
@@ -60,9 +61,9 @@ def chunk_rows(expected_batch: float, draws: int = 1) -> int:
 def added_rows(drawn: int) -> int:
     """Rows that are added up as floats, in a step that may draw so many.
 
-    More of them are less work, and a larger error of each sum: the slack has to cover that of all rows.
+    More of them are less work for a CPU, and a larger error of each sum: the slack has to cover that of all rows.
     """
-    return 3 * ADDED if drawn <= 2**20 else ADDED
+    return 3 * ADDED if drawn <= 2**20 and jax.default_backend() == "cpu" else ADDED
 
 
 def most_drawn(rate: float | None, expected_batch: float) -> int:
@@ -149,8 +150,13 @@ def factored_sum(
     ``drawn`` rows of the whole step are those whose roundings the slack must cover.
     """
     slack = slack_of(sum(weight.size for weight in weights.values()), _most_uses(loss), drawn)
-    total = lambda factors: _factored_sum(loss, weights, clip, factors.cut(), valid, slack, added_rows(drawn))
-    return from_memory(total, factors, jnp.any(valid))
+    _, unflatten = ravel_pytree({name: jnp.zeros(weight.shape, jnp.int64) for name, weight in weights.items()})
+
+    def total(factors: Factors) -> Int64[Array, " entry"]:
+        found = _factored_sum(loss, weights, clip, factors.cut(), valid, slack, added_rows(drawn))
+        return ravel_pytree(found)[0]  # what a loop carries is copied array by array
+
+    return unflatten(from_memory(total, factors, jnp.any(valid)))
 
 
 def _factored_sum(
@@ -163,12 +169,12 @@ def _factored_sum(
     added: int,
 ) -> dict[str, Int64[Array, "..."]]:
     scales = _scales(loss, weights, clip, factors, valid, slack)
-    usable = {layer: scale > 0 for layer, scale in scales.items()}
     joined, found = _joined(loss.rules, set(factors.common)), {}
     for name, rule in loss.rules.items():
         if name in joined.values():
             continue  # its sum comes with that of its matrix
-        scale, own = scales[rule.target], factors.only(usable, rule)
+        scale = scales[rule.target]
+        own = factors.only({rule.target: scale > 0}, rule)
         if name in joined and isinstance(rule, MatrixRule):
             found[name], found[joined[name]] = rule.total_with_bias(scale, *own, added)
             continue

@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Array, Float, Float64
 
 from sfumato.privacy.clipping import Part
+from sfumato.privacy.products import by_group, contracted, gram, grouped, matmul, of_pairs, wide
 
 Weights: TypeAlias = dict[str, Array]
 """The numbers that act on rows, by name: what is clipped and noised."""
@@ -94,7 +95,7 @@ class MatrixRule:
         uses, one = into.shape[2], float(bias)
         squares, most = jnp.zeros((), jnp.float64), jnp.zeros((), jnp.float64)
         if uses >= MANY and self.stairs is None:
-            return self._with(common, into, back, *_of_pairs((_gram(into) + one) * _gram(back)))
+            return self._with(common, into, back, *of_pairs((gram(into) + one) * gram(back)))
         # Every use against the one so many places on: half way round, each pair was met once (or twice, at half).
         for apart in range(uses // 2 + 1):
             other = lambda values, apart=apart: jnp.roll(values, -apart, axis=2)
@@ -110,8 +111,8 @@ class MatrixRule:
         """Squared norms and sums of norms with a part that is common to all rows, where there is one."""
         if common is None:
             return squares, most
-        fixed = _wide(common) if self.blocked else _wide(common)[None]
-        along = jnp.einsum("nbuo,boi,nbui->n", _wide(back), fixed, _wide(into))
+        fixed = wide(common) if self.blocked else wide(common)[None]
+        along = jnp.einsum("nbuo,boi,nbui->n", wide(back), fixed, wide(into))
         size = jnp.sum(fixed**2)
         return squares + 2 * along + size, most + jnp.sqrt(size)
 
@@ -134,10 +135,11 @@ class MatrixRule:
 
     def _sums(self, factor: Array, into: Array, back: Array, added: int, extra: int = 0) -> Float64[Array, "group ..."]:
         """Sums of outer products before the mask; all outputs see the ``extra`` inputs that come first."""
-        weighted = _grouped(back.astype(jnp.float64) * factor[:, None, None, None], added)
-        wide = _grouped(_wide(into), added)
+        # The factor goes to the side that has fewer entries in the largest layers.
+        weighted = grouped(wide(into) * factor[:, None, None, None], added)
+        other = grouped(wide(back), added)
         slabs = self._slabs(into.shape[-1] - extra, back.shape[-1])
-        found = [_contracted(wide[..., : extra + seen], weighted[..., first:last]) for first, last, seen in slabs]
+        found = [contracted(weighted[..., : extra + seen], other[..., first:last]) for first, last, seen in slabs]
         missing = [into.shape[-1] - part.shape[-1] for part in found]
         whole = [jnp.pad(part, ((0, 0),) * 3 + ((0, rest),)) for part, rest in zip(found, missing, strict=True)]
         return jnp.concatenate(whole, axis=2) if len(whole) > 1 else whole[0]
@@ -145,10 +147,9 @@ class MatrixRule:
     def _slabs(self, inputs: int, outputs: int) -> list[tuple[int, int, int]]:
         """Outputs from, to, and how many inputs the last of them sees: together all that the mask leaves, and more."""
         stairs = self.stairs
-        slabs = SLABS if jax.default_backend() == "cpu" else 1
-        if stairs is None or stairs.upper or stairs.outputs < 2 * slabs:
+        if stairs is None or stairs.upper or stairs.outputs < 2 * SLABS or jax.default_backend() != "cpu":
             return [(0, outputs, inputs)]
-        ends = np.linspace(0, stairs.outputs, slabs + 1).astype(int)
+        ends = np.linspace(0, stairs.outputs, SLABS + 1).astype(int)
         seen = [max(1, min(stairs.inputs, int(end) - stairs.strict)) for end in ends[1:]]
         size, unit = outputs // stairs.outputs, inputs // stairs.inputs
         return [(int(a) * size, int(b) * size, n * unit) for a, b, n in zip(ends, ends[1:], seen, strict=False)]
@@ -180,11 +181,11 @@ class MatrixRule:
     def _product(self, x: Array, also_x: Array, y: Array, also_y: Array, one: float) -> Array:
         """The inner product of two masked outer products, with ``one`` more input that all outputs see."""
         if self.stairs is None:
-            return (jnp.sum(_wide(x) * _wide(also_x), axis=-1) + one) * jnp.sum(_wide(y) * _wide(also_y), axis=-1)
+            return (jnp.sum(wide(x) * wide(also_x), axis=-1) + one) * jnp.sum(wide(y) * wide(also_y), axis=-1)
         # In 32 bits up to the sums of groups, which is half of the work (``_margin``).
-        inputs, outputs = _by_group(x * also_x, self.stairs.inputs), _by_group(y * also_y, self.stairs.outputs)
-        seen = _wide(_matmul(inputs, self._seen()))
-        return jnp.sum((seen + one) * _wide(outputs), axis=-1)
+        inputs, outputs = by_group(x * also_x, self.stairs.inputs), by_group(y * also_y, self.stairs.outputs)
+        seen = wide(matmul(inputs, self._seen()))
+        return jnp.sum((seen + one) * wide(outputs), axis=-1)
 
     def _margin(self, into: Array, back: Array) -> float:
         """By how much of the product of two norms the inner product of two outer products may be off.
@@ -222,15 +223,15 @@ class VectorRule:
         """The squared norm of each row's gradient, and what the norm would be if its uses did not cancel."""
         gradients, sizes = self._of_rows(notes, backs), self._of_rows(notes, backs, jnp.abs)
         if common is not None:
-            gradients = gradients + (_wide(common) if self.blocked else _wide(common)[None])
+            gradients = gradients + (wide(common) if self.blocked else wide(common)[None])
         found, reach = jnp.sum(gradients**2, axis=(1, 2)), jnp.sqrt(jnp.sum(sizes**2, axis=(1, 2)))
-        return found, reach if common is None else reach + jnp.sqrt(jnp.sum(_wide(common) ** 2))
+        return found, reach if common is None else reach + jnp.sqrt(jnp.sum(wide(common) ** 2))
 
     def total(
         self, factor: Float64[Array, " row"], notes: Mapping[str, Array], backs: Mapping[str, Array], added: int = ADDED
     ) -> Float64[Array, "group ..."]:
         """The sum of factor times gradient over each group of rows."""
-        found = jnp.sum(_grouped(self._of_rows(notes, backs) * factor[:, None, None], added), axis=1)
+        found = jnp.sum(grouped(self._of_rows(notes, backs) * factor[:, None, None], added), axis=1)
         return found if self.blocked else found[:, 0]
 
     def gradients(self, notes: Mapping[str, Array], backs: Mapping[str, Array]) -> Float[Array, "row ..."]:
@@ -249,9 +250,9 @@ class VectorRule:
     def _of_rows(
         self, notes: Mapping[str, Array], backs: Mapping[str, Array], part: Callable[[Array], Array] = lambda x: x
     ) -> Float64[Array, "row block entry"]:
-        back = _wide(backs[self.target])
+        back = wide(backs[self.target])
         if self.source is not None:
-            back = back * _wide(notes[self.source])
+            back = back * wide(notes[self.source])
         return jnp.sum(part(back), axis=1) if self.blocked else jnp.sum(part(back), axis=(1, 2))[:, None]
 
 
@@ -280,7 +281,7 @@ class EmbeddingRule:
         squares = jnp.sum(back**2, axis=(1, 2))
         if common is None:
             return squares, jnp.sqrt(squares)
-        fixed = _wide(common)
+        fixed = wide(common)
         along, size = jnp.sum(back * fixed.at[place].get(mode="clip"), axis=(1, 2)), jnp.sum(fixed**2)
         return squares + 2 * along + size, jnp.sqrt(squares) + jnp.sqrt(size)
 
@@ -289,7 +290,7 @@ class EmbeddingRule:
     ) -> Float64[Array, "group ..."]:
         """The sum of factor times gradient over each group of rows: at most so many numbers an entry."""
         place, back = self._places(notes), self._found(notes, backs) * factor[:, None, None]
-        return jax.vmap(self._scattered)(_grouped(place, added), _grouped(back, added))
+        return jax.vmap(self._scattered)(grouped(place, added), grouped(back, added))
 
     def gradients(self, notes: Mapping[str, Array], backs: Mapping[str, Array]) -> Float[Array, "row ..."]:
         """The gradient of each row by itself."""
@@ -317,7 +318,7 @@ class EmbeddingRule:
 
     def _found(self, notes: Mapping[str, Array], backs: Mapping[str, Array]) -> Float64[Array, "row block unit"]:
         """What came back to the vectors of each row; zero where there is none."""
-        return jnp.where(self._known(notes)[:, :, None], _wide(backs[self.target][:, 0]), 0.0)
+        return jnp.where(self._known(notes)[:, :, None], wide(backs[self.target][:, 0]), 0.0)
 
     def _scattered(self, place: Array, back: Float64[Array, "... unit"]) -> Float64[Array, "vector unit"]:
         empty = jnp.zeros((max(1, sum(self.sizes)), back.shape[-1]), back.dtype)
@@ -354,46 +355,3 @@ class FactoredLoss(Protocol):
     def common_names(self) -> tuple[str, ...]: ...
 
     def common(self, weights: Weights) -> Float[Array, ""]: ...
-
-
-def _grouped(values: Array, added: int) -> Array:
-    """Rows in equal groups of at most ``added``, whose sums are made by themselves."""
-    num_rows = values.shape[0]
-    size = next(size for size in range(min(added, max(1, num_rows)), 0, -1) if num_rows % size == 0)
-    return values.reshape(-1, size, *values.shape[1:])
-
-
-def _contracted(into: Array, back: Array) -> Array:
-    """The sum of outer products over each group of rows and all uses, [group, matrix, output, input].
-
-    The left side of a product is copied first, and the largest layers have fewer inputs than outputs.
-    """
-    return jnp.swapaxes(jnp.einsum("cnbui,cnbuo->cbio", into, back), -1, -2)
-
-
-def _gram(values: Array) -> Array:
-    """The inner products of all pairs of uses, [row, matrix, use, use]."""
-    return jnp.einsum("nbui,nbvi->nbuv", _wide(values), _wide(values))
-
-
-def _of_pairs(products: Array) -> tuple[Array, Array]:
-    """From the inner products of a row's outer products, its squared norm, and the norm if nothing cancelled."""
-    alone = jnp.diagonal(products, axis1=2, axis2=3)
-    return jnp.sum(products, axis=(1, 2, 3)), jnp.max(jnp.sum(jnp.sqrt(alone), axis=2), axis=1)
-
-
-def _wide(values: Array) -> Array:
-    return values.astype(jnp.float64)
-
-
-def _by_group(values: Array, groups: int) -> Array:
-    parts = values.reshape(*values.shape[:-1], groups, -1)
-    if jax.default_backend() != "cpu":
-        return jnp.sum(parts, axis=-1)
-    # The same sum: a CPU adds up short rows one number at a time, and multiplies matrices several at a time.
-    return _matmul(parts, np.ones(parts.shape[-1], parts.dtype))
-
-
-def _matmul(left: Array, right: np.ndarray) -> Array:
-    """The product in as many bits as its sides have, on every machine."""
-    return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)

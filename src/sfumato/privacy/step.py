@@ -140,6 +140,17 @@ def steps_ahead() -> int:
     return 1 if jax.default_backend() == "cpu" else 16
 
 
+def loop_options() -> dict[str, Any] | None:
+    """How the compiler is told to make a loop of steps; None for its own ways.
+
+    On a GPU a step is hundreds of short kernels. As graphs, loops included, they are launched by the GPU itself.
+    """
+    if jax.default_backend() != "gpu":
+        return None
+    kinds = ("FUSION", "CUBLAS", "CUBLASLT", "CUDNN", "CUSTOM_CALL", "DYNAMIC_SLICE_FUSION", "CONDITIONAL", "WHILE")
+    return {"xla_gpu_enable_command_buffer": ",".join(kinds), "xla_gpu_graph_min_graph_size": 1}
+
+
 def run_steps(
     gradient: NoisyStep | Callable[..., Any],
     update: Callable[..., Any],
@@ -239,6 +250,7 @@ def factored_total(
     chunk = chunk_rows(expected_batch, draws_of(loss)) if plan.clip.by_factors else micro_batch()
     covered = most_drawn(plan.sampling.rate if isinstance(plan.sampling, PoissonSampling) else None, expected_batch)
     order = jnp.pad(drawn.order, (0, chunk))  # so that the last chunk is a whole one
+    nothing, unflatten = ravel_pytree({name: jnp.zeros(weight.shape, jnp.int64) for name, weight in weights.items()})
 
     def add(i: Array, acc: FineSum) -> FineSum:
         index = jax.lax.dynamic_slice_in_dim(order, i * chunk, chunk)
@@ -250,9 +262,11 @@ def factored_total(
             found = factored_sum(loss, weights, plan.clip, factors, valid, covered)
         else:
             found = shaped_sum(loss, weights, plan.clip, factors, valid, _other(keys))
-        return acc.plus(found)
+        return acc.plus({"all": ravel_pytree(found)[0]})
 
-    return jax.lax.fori_loop(0, (drawn.count + chunk - 1) // chunk, add, FineSum.zero(weights)).on_grid()
+    # As one vector: what a loop carries is copied array by array.
+    total = jax.lax.fori_loop(0, (drawn.count + chunk - 1) // chunk, add, FineSum.zero({"all": nothing})).on_grid()
+    return unflatten(total["all"])
 
 
 def _other(keys: Array) -> Array:
