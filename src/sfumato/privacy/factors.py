@@ -30,7 +30,7 @@ Weights: TypeAlias = dict[str, Array]
 ADDED = 96
 """Rows that are added up as floats at most, however many there are; such sums are added as whole numbers."""
 
-SLABS = 3
+SLABS = 2
 """Parts of a masked matrix whose sums are made by themselves on a CPU, where what is masked then need not be made."""
 
 LEAST = 2.0**-50
