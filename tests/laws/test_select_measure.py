@@ -171,7 +171,7 @@ def test_a_label_is_known_to_every_column_before_the_rounds():
 
 
 def test_an_unknown_label_is_refused_before_anything_is_spent():
-    for method in (sf.Aim(label="none"), sf.Auto(label="none")):
+    for method in (sf.Aim(label="none"), sf.Auto(label="none"), sf.Auto(aim=sf.Aim(label="none"))):
         curator, ledger = curator_of(codes_of(100), 3.0)
         with pytest.raises(sf.ArgumentError, match="none"):
             method.fit(curator, layout_of(SCHEMA))

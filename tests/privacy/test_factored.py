@@ -57,8 +57,8 @@ def rows_of(features, num=24):
     return {"low": jnp.asarray(low), "width": jnp.full((num, features), 0.05, jnp.float32)}
 
 
-def fast_sum(loss, weights, clip, rows, keys, valid):
-    return factored_sum(loss, weights, clip, factors_of(loss, weights, rows, keys), valid)
+def fast_sum(loss, weights, clip, rows, keys, valid, drawn=MOST_DRAWN):
+    return factored_sum(loss, weights, clip, factors_of(loss, weights, rows, keys), valid, drawn)
 
 
 def compiled_sum(loss, weights, clip, *given):
@@ -228,10 +228,14 @@ def test_small_factors_do_not_hide_large_ones(small):
     assert np.linalg.norm(flat) / _FINE <= WHOLE
 
 
-def test_rows_that_are_no_numbers_leave_the_others_as_they_are():
+over_stairs = pytest.mark.parametrize("stairs", [None, Stairs(inputs=3, outputs=2)], ids=["dense", "stairs"])
+
+
+@over_stairs
+def test_rows_that_are_no_numbers_leave_the_others_as_they_are(stairs):
     """The sum with rows of NaN and infinity among the others is to the last bit the sum without them."""
     random = np.random.default_rng(10)
-    loss = Given(MatrixRule(source="into", target="out"), (1, 4, 4))
+    loss = Given(MatrixRule(source="into", target="out", stairs=stairs), (1, 4, 4))
     weights = {"matrix": jnp.zeros((4, 6), jnp.float32), "bias": jnp.zeros(4, jnp.float32)}
     rows = {"into": hostile(random, (96, 1, 4, 6), "odd"), "back": hostile(random, (96, 1, 4, 4), "odd")}
     finite = np.all([np.isfinite(value).all(axis=(1, 2, 3)) for value in rows.values()], axis=0)
@@ -268,16 +272,20 @@ def test_no_row_adds_more_than_the_bound_with_what_is_common(clip):
 SIDED = (("into", 2, 6), ("back", 2, 4), ("side", 1, 3))
 
 
-def test_the_slack_covers_what_rounding_can_do():
-    """Neighbours' sums on the grid: never further apart than the bound, for sums of any rows in any order."""
+@over_stairs
+@pytest.mark.parametrize("drawn", [2**17, MOST_DRAWN])
+def test_the_slack_covers_what_rounding_can_do(stairs, drawn):
+    """Neighbours' sums on the grid: never further apart than the bound, for sums of any rows in any order.
+
+    In groups of more rows where few may be drawn, and of fewer where many may.
+    """
     random = np.random.default_rng(8)
-    loss = Given(MatrixRule(source="into", target="out"), (1, 1, 4))
+    loss = Given(MatrixRule(source="into", target="out", stairs=stairs), (1, 1, 4))
     weights = {"matrix": jnp.zeros((4, 6), jnp.float32), "bias": jnp.zeros(4, jnp.float32)}
     clip, num = FlatClip(bound=1.0), 256
     with jax.enable_x64(True):
-        total = jax.jit(
-            lambda rows, valid: to_grid(fast_sum(loss, weights, clip, rows, jnp.zeros((num, 2), jnp.uint32), valid))
-        )
+        keys = jnp.zeros((num, 2), jnp.uint32)
+        total = jax.jit(lambda rows, valid: to_grid(fast_sum(loss, weights, clip, rows, keys, valid, drawn)))
         for _ in range(20):
             rows = {"into": random.normal(size=(num, 1, 1, 6)), "back": 100 * random.normal(size=(num, 1, 1, 4))}
             rows = {name: value.astype(np.float32) for name, value in rows.items()}

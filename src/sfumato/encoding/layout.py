@@ -52,7 +52,7 @@ class Layout:
     def label(self, name: str | None) -> int | None:
         """The place, among the columns that have a feature, of one that is to be predicted; None where none is named.
 
-        A name that is no such column raises an error, so ask before anything is spent.
+        A name that is no such column raises an error, so ask before anything more is spent.
         """
         columns = list(dict.fromkeys(feature.column for feature in self.features))
         if name is not None and name not in columns:

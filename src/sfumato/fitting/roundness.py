@@ -122,4 +122,9 @@ def _in_bins(codec: Codec, plain: Roundness) -> Int[np.ndarray, "bin column grai
     """How many values of each grain the bins have, all columns side by side."""
     bins = jnp.arange(codec.inner.shape[1])
     places = jnp.broadcast_to(bins[:, None, None], (len(bins), len(codec.sizes), 1))
-    return np.asarray(jax.vmap(lambda place: plain.counts(codec.ends(place)))(places))
+    return np.asarray(_values_in(codec, plain, places))
+
+
+@eqx.filter_jit
+def _values_in(codec: Codec, plain: Roundness, places: Array) -> Int[Array, "bin column grain"]:
+    return jax.vmap(lambda place: plain.counts(codec.ends(place)))(places)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 @jax.custom_jvp
 def tapped(value: Float[Array, "*size"], tap: Float[Array, "*size"]) -> Float[Array, "*size"]:
-    """``value + tap`` for a tap of zeros, and its gradients, without reading the zeros.
+    """``value + tap`` for a tap of zeros, and its gradients, without reading the zeros: another tap is not added.
 
     Those of all rows of a batch would be as much to read as the values themselves.
 

@@ -18,7 +18,7 @@ from sfumato.privacy.step import PrivateRows, grid_total
 
 def cell_counts(
     rows: PrivateRows, function: Callable[[Any], Int[Array, " table"]], sizes: tuple[int, ...]
-) -> Int64[Array, " cell"]:
+) -> Int64[np.ndarray, " cell"]:
     """How many rows fall into each cell of tables of these sizes, one table after another.
 
     Guarantees: a row adds one to at most one cell of each table, whatever ``function`` returns: a number outside its
@@ -30,7 +30,7 @@ def cell_counts(
     num_cells = int(ends[-1])
     # Room in powers of two, so that the next sizes are likely to find the program compiled; at least one cell is spare.
     counts = _counts(function, rows, jnp.asarray(ends - sizes), jnp.asarray(sizes), 1 << num_cells.bit_length())
-    return counts[:num_cells]
+    return np.asarray(counts)[:num_cells]
 
 
 @eqx.filter_jit
@@ -52,15 +52,15 @@ def _counts(
 
 def exact_sum(
     rows: PrivateRows, query: SumQuery | CountQuery, programs: Programs | None = None
-) -> Int64[Array, " entry"]:
+) -> Int64[np.ndarray, " entry"]:
     """The sum that a query asks for, in grid steps: a row moves it by at most ``GRID * query.grid_norm``."""
     if isinstance(query, CountQuery):
         return cell_counts(rows, query.function, query.sizes) * GRID
-    return grid_total(rows, query.function, query.clip, query.num_entries, programs)
+    return np.asarray(grid_total(rows, query.function, query.clip, query.num_entries, programs))
 
 
 def exact_scores(rows: PrivateRows, query: ScoreQuery | DistanceQuery, programs: Programs | None = None) -> list[int]:
     """The scores that a query asks for, in grid steps: a row moves each by at most ``GRID``."""
     if isinstance(query, DistanceQuery):
-        return query.scores(np.asarray(cell_counts(rows, query.function, query.sizes)))
+        return query.scores(cell_counts(rows, query.function, query.sizes))
     return [int(score) for score in grid_total(rows, query.function, None, query.num_candidates, programs)]

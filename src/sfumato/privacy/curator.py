@@ -198,7 +198,7 @@ class Curator:
         with jax.enable_x64(True):
             total = exact_sum(self._rows, query, self._programs)
             noise = gaussian_integers(self._randomness.key, nonce(call, 0, Stream.NOISE), query.num_draws, deviation)
-            return np.asarray((total + noise[: query.num_entries]) * (query.grid_unit / GRID))
+        return (total + np.asarray(noise)[: query.num_entries]) * (query.grid_unit / GRID)
 
     def noisy_laplace_sum(self, query: SumQuery, *, epsilon: float) -> np.ndarray:
         """First door, with Laplace noise: the sum over all rows of a vector that is clipped by absolute values.
@@ -213,7 +213,7 @@ class Curator:
         call = self._charge(LaplaceSum(epsilon=epsilon), query.purpose)
         scale = laplace_scale(epsilon, self._ledger.adjacency.sum_factor * GRID)
         with jax.enable_x64(True):
-            total = np.asarray(exact_sum(self._rows, query, self._programs)).tolist()
+            total = exact_sum(self._rows, query, self._programs).tolist()
         noise = laplace_integers(self._randomness.key, call, query.num_entries, scale)
         unit = query.grid_unit / GRID
         return np.array([(entry + drawn) * unit for entry, drawn in zip(total, noise, strict=True)])

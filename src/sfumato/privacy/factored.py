@@ -12,6 +12,11 @@ the grid of 2**-20 bounds. So if neighbours' exact sums differ by at most bound 
 in every entry by at most one grid step more, plus the errors above for every group on both sides. ``slack`` is the
 Euclidean norm of that excess over all entries, for as many rows as a step may draw (``most_drawn``). Norm and sum are
 taken of the very same float32 numbers, which ``from_memory`` sees to: a compiler would compute them twice.
+
+Neighbours' sums are of the same vectors but one only if the factors and the norm of a row do not depend on its place in
+a chunk: a row that is left out moves all later ones up. On CPUs libraries work through rows in blocks, and what is left
+over past the last block may be rounded otherwise. So chunks are multiples of 32 rows, for which
+``tests/privacy/test_order_in_chunks.py`` finds the same bits at every place.
 """
 
 import math
@@ -43,7 +48,7 @@ MOST_SLACK = 0.05
 _FINE = 2**40
 _UNIT = 2.0**-53
 _BITS = (_FINE // GRID).bit_length() - 1  # a step of the grid is 2**_BITS fine ones
-_WHOLE = 32  # chunks are multiples of it
+_WHOLE = 32  # chunks are multiples of it: the guarantee rests on that (module docstring)
 
 
 def chunk_rows(expected_batch: float, draws: int = 1) -> int:

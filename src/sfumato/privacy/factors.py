@@ -192,7 +192,8 @@ class MatrixRule:
 
         A sum of n products in 32 bits, in any order, is off by at most n roundings of the sum of their sizes, and the
         latter is at most the product of the two norms (Cauchy and Schwarz). No product of two factors underflows, as
-        they are zero or at least ``LEAST``; where one overflows, the norm is no number and the row does not count.
+        they are zero or at least ``LEAST``, and what a fused sum may lose is far below a rounding. Where a product
+        overflows, the norm is no number and the row does not count.
         """
         if self.stairs is None:
             return 0.0

@@ -39,7 +39,7 @@ def check_deviation(deviation: float) -> None:
         )
 
 
-def normals(key: UInt32[Array, "8"], nonce: UInt32[Array, "3"], num: int) -> Float64[Array, " num"]:
+def normals(key: UInt32[Array, "8"], nonce: UInt32[Array, "3"], num: int) -> Float64[Array | np.ndarray, " num"]:
     """Standard normal deviates in float64 from the secret stream, by Box and Muller's polar angle.
 
     Needs 64-bit mode: 64 random bits give the radius, which is what lets the tail reach 9.4.
@@ -51,7 +51,7 @@ def normals(key: UInt32[Array, "8"], nonce: UInt32[Array, "3"], num: int) -> Flo
         return jnp.concatenate(_pairs(key, nonce, num_pairs))[:num]
     room = max(_FEWEST_PAIRS, 1 << max(0, num_pairs - 1).bit_length())
     found = [np.asarray(part)[:num_pairs] for part in _pairs(key, nonce, room)]
-    return jnp.asarray(np.concatenate(found)[:num])
+    return np.concatenate(found)[:num]
 
 
 @partial(jax.jit, static_argnums=2)
@@ -90,9 +90,12 @@ def _taylor(square: Float64[Array, " pair"], first: int) -> Float64[Array, " pai
 
 def gaussian_integers(
     key: UInt32[Array, "8"], nonce: UInt32[Array, "3"], num: int, deviation: float | Array
-) -> Int64[Array, " num"]:
+) -> Int64[Array | np.ndarray, " num"]:
     """Gaussian noise of the given standard deviation, rounded to whole numbers.
 
     Guarantees: s + noise is distributed as the Gaussian mechanism on s, rounded, for whole s (module docstring).
     """
-    return jnp.round(deviation * normals(key, nonce, num)).astype(jnp.int64)
+    found = normals(key, nonce, num)
+    if isinstance(found, np.ndarray):  # outside of a program JAX would compile one for every length
+        return np.round(np.asarray(deviation) * found).astype(np.int64)
+    return jnp.round(deviation * found).astype(jnp.int64)

@@ -238,7 +238,7 @@ def _drawing(plan: SgdPlan, size: int, deviation: float | Array) -> Callable[[Pr
     def draw(rows: PrivateRows, key: Array, call: Call, step: Array) -> Drawn:
         order, count, row_key = participants(plan, rows, key, call, step)
         noise = gaussian_integers(key, nonce(call, step, Stream.NOISE), size, deviation)
-        return Drawn(order, count, row_key, noise)
+        return Drawn(order, count, row_key, jnp.asarray(noise))
 
     return draw
 

@@ -64,14 +64,14 @@ class Auto:
         return (cls(small=1e12, large=1e12, aim=Aim.trials()[1], chain=Chain.trials()[0]),)
 
     def fit(self, curator: Curator, layout: Layout) -> CodedModel | CodedUnion:
-        layout.label(self.label)  # a wrong name is refused whichever method is taken
+        layout.label(self.label or self.aim.label)  # a wrong name is refused whichever method is taken
         return self.chosen(curator, layout).fit(curator, layout)
 
     def chosen(self, curator: Curator, layout: Layout) -> Chain | Aim:
         """The method for a table of this layout, declared size and budget."""
         values = [feature for feature in layout.features if feature.role == "value"]
         wide = [feature for feature in values if self._is_wide(feature)]
-        aim = replace(self.aim, codec=self.aim.codec if wide else None, label=self.label)
+        aim = replace(self.aim, codec=self.aim.codec if wide else None, label=self.label or self.aim.label)
         dense = len(wide) > self.numeric * len(values)
         if curator.declared_size is None:
             return self.chain if dense else aim
