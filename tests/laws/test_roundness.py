@@ -128,9 +128,9 @@ def test_a_table_keeps_its_look():
     for column, grain in (("price", 1_000), ("weight", 10)):
         assert abs(share_of(rows, column, grain) - share_of(real, column, grain)) < 0.03, column
     assert share_of(plain, "price", 1_000) < 0.05 < share_of(real, "price", 1_000)
-    # Bins of doses are so narrow that many hold no round value, which takes some of it away. Which bins are bought is up
-    # to the noise: of eight seeds, plain shares have mean 0.498 and deviation 0.032, bought ones 0.792 and 0.021. So
-    # 0.63 is four deviations above the one, and 0.7 as many below the other: a false alarm once in 10^4.
+    # Bins of doses are so narrow that many hold no round value, which takes some of it away. Which bins are bought is
+    # up to the noise: of eight seeds, plain shares have mean 0.498 and deviation 0.032, bought ones 0.792 and 0.021.
+    # So 0.63 is four deviations above the one, and 0.7 as many below the other: a false alarm once in 10^4.
     assert share_of(plain, "dose", 50) < 0.63 < 0.7 < share_of(rows, "dose", 50) < share_of(real, "dose", 50) + 0.03
 
 
