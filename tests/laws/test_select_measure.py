@@ -178,6 +178,14 @@ def test_an_unknown_label_is_refused_before_anything_is_spent():
         assert not ledger.entries and not ledger.charges
 
 
+def test_auto_takes_the_label_of_its_aim_and_refuses_two():
+    curator, _ = curator_of(codes_of(100), 3.0)
+    for method in (sf.Auto(label="c3"), sf.Auto(aim=sf.Aim(label="c3"))):
+        assert method.chosen(curator, layout_of(SCHEMA)).label == "c3"
+    with pytest.raises(sf.ArgumentError, match="c1"):
+        sf.Auto(label="c3", aim=sf.Aim(label="c1"))
+
+
 def test_bought_bins_tell_the_counts_of_single_columns():
     codes = codes_of(4_000)
     curator, _ = curator_of(codes, 3.0)

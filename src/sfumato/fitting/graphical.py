@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float
+from scipy.optimize import minimize
 
 from sfumato.fitting.beliefs import Passing, Table
-from sfumato.fitting.descent import least
 from sfumato.fitting.junction_tree import Group, JunctionTree, junction_tree
 
 _LEEWAY = 0.2
@@ -86,7 +86,9 @@ def estimate(
 
     known = {} if start is None else start.potentials
     begin = _flat([known.get(group, np.zeros_like(aim.shares)) for group, aim in zip(groups, aims, strict=True)])
-    potentials = _shaped(least(objective, begin, most_steps=most_steps), aims)
+    options = {"maxiter": most_steps, "maxfun": 2 * most_steps, "maxcor": 20, "ftol": 1e-8, "gtol": 1e-9}
+    found = minimize(objective, begin, jac=True, method="L-BFGS-B", options=options)
+    potentials = _shaped(found.x, aims)
     return GraphicalModel(
         tree=tree,
         shares=passing(potentials).tables,

@@ -50,6 +50,8 @@ class Auto:
         instance(Aim, aim=self.aim)
         if self.label is not None:
             instance(str, label=self.label)
+        if self.label and self.aim.label and self.label != self.aim.label:
+            raise ArgumentError(f"label is {self.label!r} and aim.label {self.aim.label!r}: name one column, in label.")
 
     @property
     def relation(self) -> Relation:
