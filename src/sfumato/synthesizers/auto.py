@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Self
 
 from sfumato.checks import between, instance, positive
 from sfumato.encoding.layout import Feature, Layout
+from sfumato.errors import ArgumentError
 from sfumato.fitting.codecs import PaidBins
 from sfumato.models.codes.coded import CodedModel
 from sfumato.models.union import CodedUnion
