@@ -56,8 +56,14 @@ def has_levels(schema: Schema, column: str) -> bool:
 
 
 def without_label(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings but for the label, which is another one in each table."""
-    return {name: value for name, value in settings.items() if name != "label"}
+    """Settings but for the label, which is another one in each table, and for what says nothing where there is none.
+
+    >>> without_label({"rounds": 16, "label": None, "labelled": 0.25, "aim": {"label": None}})
+    {'rounds': 16, 'aim': {}}
+    """
+    idle = {"label"} if settings.get("label") else {"label", "labelled"}
+    deeper = lambda value: without_label(value) if isinstance(value, dict) else value
+    return {name: deeper(value) for name, value in settings.items() if name not in idle}
 
 
 def fit(

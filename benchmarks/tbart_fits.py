@@ -35,6 +35,7 @@ class Method:
 
 METHODS: dict[str, Method] = {
     "auto": Method(name="auto"),
+    "auto (label)": Method(name="auto"),
     "dp-tbart": Method(name="tbart"),
     "dp-tbart (paper)": Method(name="tbart", preset="paper"),
     "chain": Method(name="chain"),
@@ -65,8 +66,8 @@ METHODS: dict[str, Method] = {
 """What is compared, by label."""
 
 
-UNLABELLED = ("aim",)
-"""Methods that are not told which column is predicted, though they could be: as published they are not."""
+UNLABELLED = ("auto", "aim")
+"""Labels of methods that are not told which column is predicted, though they could be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +134,7 @@ def do(job: Job, *, folder: Path, out: Path, delta: float, settings: dict[str, A
 def fitted(job: Job, data: Packed, delta: float, settings: dict[str, Any]) -> tuple[np.ndarray, dict[str, Any]]:
     """A fit through the doors, and as many points as there are training rows."""
     method = built(job.label, settings)
-    if job.data in TARGETS and method.name not in UNLABELLED:
+    if job.data in TARGETS and job.label not in UNLABELLED:
         method = labelled(method, data.schema, TARGETS[job.data])
     first = is_first((job.label, job.data))
     reset_peak()
