@@ -14,7 +14,7 @@ from sfumato.encoding.layout import layout_of
 from sfumato.fitting.codecs import PaidBins
 from sfumato.fitting.graphical import Measurement, estimate
 from sfumato.fitting.queried import Queried
-from sfumato.fitting.select_measure import CellNumbers, choose, measure, seen_as_codes
+from sfumato.fitting.select_measure import CellNumbers, choose, measure
 from sfumato.privacy import Adjacency, Budget, Curator, Ledger, Randomness
 from sfumato.privacy.concentrated import rho_of
 from sfumato.schema import Categorical, Schema
@@ -155,7 +155,7 @@ def test_a_label_is_paid_from_the_same_total(rounds, codec):
     assert total * (1 - Fraction(1, 2**45)) < paid <= total
     purposes = [entry.purpose for entry in ledger.entries]
     assert purposes.count("counts of the label") == purposes.count("counts of the label with each column") == 1
-    assert purposes.count("counts of each column") == (codec is None)
+    assert purposes.count("counts of each column") == 1
 
 
 def test_a_label_is_known_to_every_column_before_the_rounds():
@@ -184,17 +184,6 @@ def test_auto_takes_the_label_of_its_aim_and_refuses_two():
         assert method.chosen(curator, layout_of(SCHEMA)).label == "c3"
     with pytest.raises(sf.ArgumentError, match="c1"):
         sf.Auto(label="c3", aim=sf.Aim(label="c1"))
-
-
-def test_bought_bins_tell_the_counts_of_single_columns():
-    codes = codes_of(4_000)
-    curator, _ = curator_of(codes, 3.0)
-    codec, _, known = seen_as_codes(curator, layout_of(SCHEMA), PaidBins(rounds=1, share=0.9), 32)
-    assert [each.columns for each in known] == [(column,) for column in range(len(SIZES))]
-    for each, size in zip(known, codec.sizes, strict=True):
-        # Counts come from a histogram whose noise is known: none is off by more than six deviations (once in 10^8).
-        assert each.counts.shape == (size,) and each.deviation > 0
-        assert np.abs(each.counts - 4_000 * shares_of(codes, each.columns)).max() < 6 * each.deviation + 1
 
 
 def test_dependence_reaches_the_synthetic_rows():

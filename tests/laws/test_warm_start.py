@@ -49,12 +49,7 @@ def bought():
     codec = even_codec(layout_of(SCHEMA), 8)
     shares = tuple(np.bincount(column, minlength=8) / ROWS for column in codes().T)
     view = curator.through(codec.row)
-    return (
-        buy_tree(view, Coded(codec=codec, shares=shares, noises=(0.0,) * 4), WarmStart(), ordered=[True] * 4),
-        ledger,
-        view,
-        shares,
-    )
+    return buy_tree(view, Coded(codec=codec, shares=shares), WarmStart(), ordered=[True] * 4), ledger, view, shares
 
 
 def test_the_tree_is_that_of_the_table():

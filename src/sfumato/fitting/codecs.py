@@ -44,11 +44,10 @@ class PaidBins:
 
 @dataclass(frozen=True, kw_only=True)
 class Coded:
-    """A codec, the shares of each column's codes that were measured along with it, and about how noisy these are."""
+    """A codec, and the shares of each column's codes that were measured along with it."""
 
     codec: Codec
     shares: tuple[np.ndarray, ...]
-    noises: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,6 @@ class _Column:
     flag: int | None
     missing: float = 0.0
     floor: float = 1e-4
-    noise: float = 0.0
 
     @property
     def size(self) -> int:
@@ -74,10 +72,6 @@ class _Column:
         found = present if self.flag is None else np.append((1 - self.missing) * present, self.missing)
         kept = np.maximum(found, 0.0) + self.floor / len(found)
         return np.asarray(kept / kept.sum())
-
-    def noise_of_code(self) -> float:
-        """About the deviation of the noise in the share of a code, which several bins may add up to."""
-        return self.noise * float(np.sqrt(len(self.bin_shares) / self.size))
 
     def inner(self) -> np.ndarray:
         """The share of each bin inside its code."""
@@ -125,9 +119,7 @@ def buy_codec(curator: Curator, layout: Layout, settings: PaidBins) -> Coded:
     for value, flag in places:
         missing = 0.0 if flag is None else float(bought.lines[flag][1][1])
         if value is None:
-            noise = 0.0 if flag is None else bought.noises[flag]
-            whole, one = np.array([0.0, 1.0]), np.ones(1)
-            columns.append(_Column(whole, np.zeros(1, int), one, None, flag, missing, noise=noise))
+            columns.append(_Column(np.array([0.0, 1.0]), np.zeros(1, int), np.ones(1), None, flag, missing))
             continue
         nominal, line = layout.features[value].nominal, bought.lines[value]
         even = even_part(line, layout.features[value].size, settings.codes)
@@ -136,16 +128,11 @@ def buy_codec(curator: Curator, layout: Layout, settings: PaidBins) -> Coded:
         if len(shares) > settings.codes and not nominal:
             least = max(least, even)
         code_of = rare_joined(shares, least) if nominal else in_order(shares, least)
-        noise = bought.noises[value]
-        columns.append(_Column(edges, code_of, shares, value, flag, missing, _floor(noise), noise))
+        columns.append(_Column(edges, code_of, shares, value, flag, missing, _floor(bought.noises[value])))
     codec, held = _codec(columns), [column.bin_shares for column in columns]
     if part > 0:
         codec = buy_roundness(curator, layout, codec, held, may, settings.share * part)
-    return Coded(
-        codec=codec,
-        shares=tuple(column.shares() for column in columns),
-        noises=tuple(column.noise_of_code() for column in columns),
-    )
+    return Coded(codec=codec, shares=tuple(column.shares() for column in columns))
 
 
 def even_part(line: Line, size: int | None, codes: int) -> float:

@@ -41,25 +41,13 @@ class CellNumbers(eqx.Module):
         return jnp.sum(self.strides * row["codes"], axis=1, dtype=jnp.int32)
 
 
-def seen_as_codes(
-    curator: Curator, layout: Layout, bought: PaidBins | None, even_bins: int
-) -> tuple[Codec, Curator, list[Measurement]]:
-    """A codec, bought or of even bins, the doors to the rows seen as its codes, and what is known of single columns.
+def seen_as_codes(curator: Curator, layout: Layout, bought: PaidBins | None, even_bins: int) -> tuple[Codec, Curator]:
+    """A codec, bought or of even bins, and the doors to the rows seen as its codes.
 
-    Cost: that of ``buy_codec``, whose histograms tell the counts of single columns too; even bins cost nothing, and
-    tell nothing.
+    Cost: that of ``buy_codec``; even bins cost nothing.
     """
-    if bought is None:
-        codec = even_codec(layout, even_bins)
-        return codec, curator.through(codec.row), []
-    coded = buy_codec(curator, layout, bought)
-    known = [
-        Measurement(
-            columns=(column,), counts=curator.size * share, deviation=max(curator.size * noise, _LEAST_DEVIATION)
-        )
-        for column, (share, noise) in enumerate(zip(coded.shares, coded.noises, strict=True))
-    ]
-    return coded.codec, curator.through(coded.codec.row), known
+    codec = even_codec(layout, even_bins) if bought is None else buy_codec(curator, layout, bought).codec
+    return codec, curator.through(codec.row)
 
 
 def measure(

@@ -43,8 +43,7 @@ class Aim:
     Guarantees: (epsilon, delta) for one unit; exact likelihood of every row.
     Cost: one total of zero-concentrated privacy, fixed in advance, from which all sums and choices are paid in exact
     fractions; before it, what the bins of columns cost where they are bought (``codec``; None takes ``even_bins`` over
-    public bounds), which tells the counts of single columns too. ``rounds`` is the number of rounds a column that the
-    first noise is planned for.
+    public bounds). ``rounds`` is the number of rounds a column that the first noise is planned for.
     Reference: McKenna, Mullins, Sheldon, Miklau 2022, "AIM: An Adaptive and Iterative Mechanism for Differentially
     Private Synthetic Data".
 
@@ -89,16 +88,13 @@ class Aim:
 
     def fit(self, curator: Curator, layout: Layout) -> CodedModel:
         label = layout.label(self.label)
-        codec, view, measured = seen_as_codes(curator, layout, self.codec, self.even_bins)
+        codec, view = seen_as_codes(curator, layout, self.codec, self.even_bins)
         sizes, columns = codec.sizes, [(column,) for column in range(len(codec.sizes))]
         total = view.reserve("counts of columns, and of tables chosen in rounds")
         paid = total / (self.rounds * len(sizes))
-        left = total
-        if not measured:  # even bins, which tell nothing of what is in them
-            cost = len(sizes) * paid * (1 - _CHOICES)
-            left -= cost
-            purpose = "counts of each column"
-            measured = measure(view, columns, sizes, noise_multiplier=multiplier_of(cost), purpose=purpose)
+        cost = len(sizes) * paid * (1 - _CHOICES)
+        noise, left = multiplier_of(cost), total - cost
+        measured = measure(view, columns, sizes, noise_multiplier=noise, purpose="counts of each column")
         if label is not None and len(sizes) > 1:
             cost = left * Fraction(self.labelled)
             left -= cost

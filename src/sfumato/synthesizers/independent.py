@@ -53,8 +53,8 @@ class Independent:
         return (tiny, replace(tiny, codec=PaidBins(rounds=2, bins=8, codes=4)))
 
     def fit(self, curator: Curator, layout: Layout) -> CodedModel:
-        codec, view, known = seen_as_codes(curator, layout, self.codec, self.even_bins)
+        codec, view = seen_as_codes(curator, layout, self.codec, self.even_bins)
         groups = [(column,) for column in range(len(codec.sizes))]
         noise = view.least_noise()
         measured = measure(view, groups, codec.sizes, noise_multiplier=noise, purpose="counts of each column")
-        return CodedModel(codec, conditional_tables(estimate(codec.sizes, [*known, *measured])))
+        return CodedModel(codec, conditional_tables(estimate(codec.sizes, measured)))

@@ -68,14 +68,14 @@ class Mst:
         return (tiny, replace(tiny, codec=PaidBins(rounds=2, bins=8, codes=4), singles=0.2, tree=0.1))
 
     def fit(self, curator: Curator, layout: Layout) -> CodedModel:
-        codec, view, known = seen_as_codes(curator, layout, self.codec, self.even_bins)
+        codec, view = seen_as_codes(curator, layout, self.codec, self.even_bins)
         sizes, columns = codec.sizes, [(column,) for column in range(len(codec.sizes))]
         if len(columns) == 1:
             noise = view.least_noise()
             measured = measure(view, columns, sizes, noise_multiplier=noise, purpose="counts of the column")
-            return CodedModel(codec, conditional_tables(estimate(sizes, [*known, *measured])))
+            return CodedModel(codec, conditional_tables(estimate(sizes, measured)))
         noise = view.noise_multiplier(self.singles)
-        measured = known + measure(view, columns, sizes, noise_multiplier=noise, purpose="counts of each column")
+        measured = measure(view, columns, sizes, noise_multiplier=noise, purpose="counts of each column")
         edges = self._chosen(view, sizes, measured)
         noise = view.least_noise()
         measured += measure(view, edges, sizes, noise_multiplier=noise, purpose="counts of the pairs of a tree")

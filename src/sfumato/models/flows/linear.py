@@ -62,7 +62,8 @@ class LinearFlow(Bijection):
 
     def forward(self, x: Float[Array, " d"]) -> tuple[Float[Array, " d"], Float[Array, ""]]:
         weights = self.weights()
-        no_taps = {name: jnp.zeros((), x.dtype) for name in self.taps(1, 1)}
+        sizes = self.taps(len(x), len(weights.get("right", x)))  # the rows of the inner factor, where there is one
+        no_taps = {name: jnp.zeros(size, x.dtype) for name, size in sizes.items()}
         return self.apply(weights, x, no_taps)[0], self.log_det_of(weights)
 
     def inverse(self, y: Float[Array, " d"]) -> Float[Array, " d"]:
