@@ -73,7 +73,8 @@ def speed() -> list[str]:
         "",
         "The private step is the one that a fit compiles. Of `hflow` its gradients come by factors, and the step with",
         "a gradient of every row stands beside it. The non-private step is of the same model and batch, in the same",
-        "run. Temporary memory is the compiler's own figure for the whole loop.",
+        "run. Peak memory is the compiler's own figure for the whole loop, rows and parameters included; temporary",
+        "memory is what of it is neither argument nor result.",
         "",
     ]
     for path in sorted(set(FOLDER.glob("speed_*.json")) - set(FOLDER.glob("speed_opacus_*.json"))):
@@ -83,7 +84,7 @@ def speed() -> list[str]:
             "",
             "| model | features | parameters | batch | private step, ms | with a gradient of every row, ms "
             "| non-private, ms | ratio | noise, share | draw, share | rows/s | compile, s "
-            "| temporary memory, private / non-private, MiB | ratio |",
+            "| temporary memory, private / non-private, MiB | peak memory, ratio |",
             "| --- " * 14 + "|",
             *map(speed_row, result["steps"]),
             "",
@@ -105,7 +106,7 @@ def speed_row(row: dict[str, Any]) -> str:
         f"| {row['private_over_plain']} | {row['noise_share']:.1%} | {row['draw_share']:.1%} "
         f"| {row['private_rows_per_second']:,} | {row['compile_seconds']['private']} "
         f"| {memory['private'] / 2**20:.1f} / {memory['plain'] / 2**20:.1f} "
-        f"| {memory['private'] / memory['plain']:.2f} |"
+        f"| {row.get('peak_over_plain', '–')} |"
     )
 
 

@@ -10,8 +10,8 @@ import pytest
 from sfumato.errors import ArgumentError
 from sfumato.privacy import FlatClip, PoissonSampling, SgdPlan
 from sfumato.privacy.clipping import GRID
-from sfumato.privacy.factored import _FINE, FineSum, factors_of, most_drawn, slack_of
-from sfumato.privacy.factors import MatrixRule, Stairs, VectorRule
+from sfumato.privacy.factored import _FINE, MOST_DRAWN, FineSum, added_rows, factors_of, most_drawn, slack_of
+from sfumato.privacy.factors import ADDED, MatrixRule, Stairs, VectorRule
 from sfumato.privacy.step import Drawn, PrivateRows, drawn_total, factored_total
 
 NUM = 32
@@ -157,6 +157,17 @@ def test_sums_of_chunks_are_exact_below_zero_too():
             whole, rest = (int(part["w"][0]) for part in (total.whole, total.rest))
             assert 0 <= rest < step and whole * step + rest == sum(chunks[: place + 1])
             assert int(total.on_grid()["w"][0]) == (sum(chunks[: place + 1]) + step // 2) // step
+
+
+@pytest.mark.parametrize("uses", [1, 3, 12, 42])
+@pytest.mark.parametrize("drawn", [2**17, 281_000, 2**20, MOST_DRAWN])
+def test_larger_groups_on_a_gpu_stay_within_a_slack_that_is_as_small(monkeypatch, drawn, uses):
+    """Groups grow only as far as the slack of all rows lets them; for very many rows they are the smallest."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    added = added_rows(drawn, uses)
+    assert added >= ADDED and added % ADDED == 0
+    assert added == ADDED or slack_of(30_000, uses, drawn) < 0.0011
+    assert drawn < MOST_DRAWN or added == ADDED
 
 
 def test_models_of_too_much_rounding_are_refused():

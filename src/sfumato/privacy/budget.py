@@ -9,7 +9,7 @@ from scipy.special import log_ndtr
 from sfumato.checks import between, positive
 from sfumato.errors import ArgumentError
 
-_MIN_EPSILON, _MAX_EPSILON = 0.01, 50.0
+_MIN_EPSILON, _MAX_EPSILON = 0.01, 1_000.0
 LEAST_DELTA = 1e-10
 
 
