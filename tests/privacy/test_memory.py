@@ -10,8 +10,9 @@ import pytest
 from sfumato.errors import ArgumentError
 from sfumato.privacy import FlatClip, PoissonSampling, SgdPlan
 from sfumato.privacy.clipping import GRID
-from sfumato.privacy.factored import _FINE, MOST_DRAWN, FineSum, added_rows, factors_of, most_drawn, slack_of
-from sfumato.privacy.factors import ADDED, MatrixRule, Stairs, VectorRule
+from sfumato.privacy.factored import _FINE, FineSum, added_rows, chunk_rows, factors_of, most_drawn, slack_of
+from sfumato.privacy.factors import MatrixRule, Stairs, VectorRule
+from sfumato.privacy.products import grouped
 from sfumato.privacy.step import Drawn, PrivateRows, drawn_total, factored_total
 
 NUM = 32
@@ -159,15 +160,14 @@ def test_sums_of_chunks_are_exact_below_zero_too():
             assert int(total.on_grid()["w"][0]) == (sum(chunks[: place + 1]) + step // 2) // step
 
 
-@pytest.mark.parametrize("uses", [1, 3, 12, 42])
-@pytest.mark.parametrize("drawn", [2**17, 281_000, 2**20, MOST_DRAWN])
-def test_larger_groups_on_a_gpu_stay_within_a_slack_that_is_as_small(monkeypatch, drawn, uses):
-    """Groups grow only as far as the slack of all rows lets them; for very many rows they are the smallest."""
+@pytest.mark.parametrize("batch", [1.0, 100.0, 512.0, 700.0, 4096.0, 10_000.0, 60_000.0])
+def test_chunks_on_a_gpu_are_cut_into_few_equal_groups(monkeypatch, batch):
+    """What is padded is little, and no group is far smaller than it may be."""
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    added = added_rows(drawn, uses)
-    assert added >= ADDED and added % ADDED == 0
-    assert added == ADDED or slack_of(30_000, uses, drawn) < 0.0011
-    assert drawn < MOST_DRAWN or added == ADDED
+    chunk, usual = chunk_rows(batch), batch + 2.5 * batch**0.5
+    assert chunk % 32 == 0 and usual <= chunk * max(1, round(usual / 16_384)) <= 1.07 * usual + 32
+    size = grouped(jnp.zeros((chunk, 1)), added_rows(2**17)).shape[1]
+    assert min(chunk, 96) <= size <= added_rows(2**17)
 
 
 def test_models_of_too_much_rounding_are_refused():

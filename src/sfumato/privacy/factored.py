@@ -56,25 +56,25 @@ def chunk_rows(expected_batch: float, draws: int = 1) -> int:
 
     What is padding in the last chunk is work for nothing. On a CPU a chunk must fit the cache, yet be large enough for
     all cores; on a GPU few large ones are best, which a step of the usual size should fill. There one more chunk costs
-    as much as all before it, so that few steps may need one.
+    as much as all before it, so that few steps may need one; and sizes of many factors cut into equal groups.
     """
     on_cpu = jax.default_backend() == "cpu"
     usual = expected_batch + (2.0 if on_cpu else 2.5) * math.sqrt(expected_batch)
     at_once = max(576.0, usual * draws / 8) if on_cpu else 16_384
     chunks = max(1, round(usual * draws / at_once))
-    return _WHOLE * max(1, math.ceil(usual / chunks / _WHOLE))
+    whole = _WHOLE
+    while not on_cpu and whole < 8 * _WHOLE and 16 * whole <= usual / chunks:
+        whole *= 2
+    return whole * max(1, math.ceil(usual / chunks / whole))
 
 
-def added_rows(drawn: int, num_uses: int) -> int:
-    """Rows that are added up as floats, in a step that may draw so many and uses a weight so often.
+def added_rows(drawn: int) -> int:
+    """Rows that are added up as floats, in a step that may draw so many.
 
-    More of them are less work, and a larger error of each sum: the slack has to cover that of all rows. On a GPU, where
-    few large groups take far less memory, they are as many as leave the slack of 30,000 weights at about a thousandth
-    of the bound.
+    More of them are less work, and a larger error of each sum: the slack has to cover that of all rows. On a GPU a few
+    groups keep all of it busy.
     """
-    if jax.default_backend() == "cpu":
-        return 3 * ADDED if drawn <= 2**20 else ADDED
-    return ADDED * max(1, 78 * LEAST_DRAWN // (drawn * num_uses))
+    return 3 * ADDED if drawn <= 2**20 else ADDED
 
 
 def most_drawn(rate: float | None, expected_batch: float) -> int:
@@ -100,7 +100,7 @@ def slack_of(num_entries: int, num_uses: int, drawn: int = MOST_DRAWN) -> float:
     ``drawn`` rows are covered: as many as there can be, where nothing is said of them.
     """
     # Groups may hold fewer rows than ``added_rows``, down to one: this covers each way of cutting rows up.
-    each = (added_rows(drawn, num_uses) * num_uses + 4) * _UNIT * CANCEL + 1 / _FINE
+    each = (added_rows(drawn) * num_uses + 4) * _UNIT * CANCEL + 1 / _FINE
     excess = 1 / GRID + 2 * drawn * each
     slack = 1.001 * math.sqrt(num_entries) * excess + 1e-9  # the last for the roundings of the norm, made in float64
     if slack > MOST_SLACK:
@@ -160,11 +160,8 @@ def factored_sum(
 
     ``drawn`` rows of the whole step are those whose roundings the slack must cover.
     """
-    uses = _most_uses(loss)
-    slack, added = slack_of(sum(weight.size for weight in weights.values()), uses, drawn), added_rows(drawn, uses)
-    if jax.default_backend() != "cpu":
-        # All rows in one sum a GPU's compiler would cut into parts of its own, with much memory for them.
-        added = max(1, min(added, valid.shape[0] // 2))
+    slack = slack_of(sum(weight.size for weight in weights.values()), _most_uses(loss), drawn)
+    added = added_rows(drawn)
     _, unflatten = ravel_pytree({name: jnp.zeros(weight.shape, jnp.int64) for name, weight in weights.items()})
 
     def total(factors: Factors) -> Int64[Array, " entry"]:

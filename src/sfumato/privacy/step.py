@@ -136,8 +136,11 @@ class NoisyStep:
 
 
 def steps_ahead() -> int:
-    """For how many steps what is random is drawn at once; a loop is best run in multiples of it."""
-    return 1 if jax.default_backend() == "cpu" else 16
+    """For how many steps what is random is drawn at once; a loop is best run in multiples of it.
+
+    More of them are less time and more memory: of a small batch it is most of what a step holds.
+    """
+    return 1 if jax.default_backend() == "cpu" else 8
 
 
 def loop_options() -> dict[str, Any] | None:

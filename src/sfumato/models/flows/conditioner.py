@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from sfumato.checks import whole
 from sfumato.models.flows.made import masks_of
 from sfumato.models.starts import normal
-from sfumato.models.taps import tapped
+from sfumato.models.taps import made_once, tapped
 
 Weights = Mapping[str, Array]
 
@@ -119,7 +119,7 @@ def outputs(
         h = h + jnp.tanh(tapped(weights[name] @ h + weights[f"{name}_bias"], taps[name]))
         layer += 1
     notes["last"] = h
-    return tapped(weights["last"] @ h + weights["last_bias"], taps["last"]), notes
+    return made_once(tapped(weights["last"] @ h + weights["last_bias"], taps["last"])), notes
 
 
 def solve_by_feature(
