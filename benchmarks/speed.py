@@ -230,11 +230,11 @@ def time_loops(work: Workload, num_rows: int, batch: int, rounds: int, steps: in
 def memory_of(analysis: Any) -> tuple[int, int]:
     """Bytes that are neither argument nor result, and the most that are held at once, by the compiler's figures.
 
-    Where it does not say the latter, arguments, results and what is in between are taken to be held together.
+    For CPUs the compiler's own peak leaves out what is in between: it is the larger of that and of all parts together.
     """
-    parts = (analysis.argument_size_in_bytes, analysis.output_size_in_bytes, analysis.temp_size_in_bytes)
-    stated = getattr(analysis, "peak_memory_in_bytes", 0)
-    return int(analysis.temp_size_in_bytes), int(stated or sum(parts))
+    between = int(analysis.temp_size_in_bytes)
+    parts = analysis.argument_size_in_bytes + analysis.output_size_in_bytes - analysis.alias_size_in_bytes + between
+    return between, int(max(parts, getattr(analysis, "peak_memory_in_bytes", 0)))
 
 
 def time_sampling(work: Workload, num_rows: int) -> dict[str, Any]:

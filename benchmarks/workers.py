@@ -49,6 +49,8 @@ def _outcomes(guarded: Callable[[Any], tuple[str, Any]], jobs: list[Any], proces
         yield from map(guarded, jobs)
         return
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    # Threads of linear algebra that wait for each other's cores take many times as long.
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
     with ProcessPoolExecutor(min(processes, max(1, len(jobs))), mp_context=get_context("spawn")) as pool:
         for future in as_completed([pool.submit(guarded, job) for job in jobs]):
             yield future.result()
