@@ -53,8 +53,8 @@ def keystream(key: UInt32[Array, "8"], nonce: UInt32[Array, "3"], num_words: int
         jnp.arange(num_blocks, dtype=jnp.uint32),
         *(jnp.broadcast_to(nonce[i], (num_blocks,)) for i in range(3)),
     )
-    # Hardly unrolled: one kernel of all rounds takes minutes to compile, on a GPU above all, where turns cost the time of
-    # a launch or two.
+    # Hardly unrolled: one kernel of all rounds takes minutes to compile, above all on a GPU, where turns cost the time
+    # of a launch or two.
     unroll = 1 if jax.default_backend() == "cpu" else 2
     mixed = jax.lax.fori_loop(0, 10, _double_round, start, unroll=unroll)
     return jnp.stack([a + b for a, b in zip(mixed, start, strict=True)], axis=1).reshape(-1)[:num_words]
