@@ -78,17 +78,20 @@ def estimate(
     passing = Passing(tree, groups)
     target, leeway = _flat([aim.shares for aim in aims]), _flat([aim.leeway for aim in aims])
 
-    def objective(flat: Float[np.ndarray, " cell"]) -> tuple[float, Float[np.ndarray, " cell"]]:
+    known = {} if start is None else start.potentials
+    begin = _flat([known.get(group, np.zeros_like(aim.shares)) for group, aim in zip(groups, aims, strict=True)])
+    stretch = _stretch(np.maximum(_flat(passing(_shaped(begin, aims)).asked), target), leeway)
+
+    def objective(scaled: Float[np.ndarray, " cell"]) -> tuple[float, Float[np.ndarray, " cell"]]:
+        flat = stretch * scaled
         beliefs = passing(_shaped(flat, aims))
         pulled = leeway * flat
         value = beliefs.log_constant - flat @ target + flat @ pulled / 2
-        return float(value), _flat(beliefs.asked) - target + pulled
+        return float(value), stretch * (_flat(beliefs.asked) - target + pulled)
 
-    known = {} if start is None else start.potentials
-    begin = _flat([known.get(group, np.zeros_like(aim.shares)) for group, aim in zip(groups, aims, strict=True)])
     options = {"maxiter": most_steps, "maxfun": 2 * most_steps, "maxcor": 20, "ftol": 1e-8, "gtol": 1e-9}
-    found = minimize(objective, begin, jac=True, method="L-BFGS-B", options=options)
-    potentials = _shaped(found.x, aims)
+    found = minimize(objective, begin / stretch, jac=True, method="L-BFGS-B", options=options)
+    potentials = _shaped(stretch * found.x, aims)
     return GraphicalModel(
         tree=tree,
         shares=passing(potentials).tables,
@@ -110,6 +113,14 @@ class _Aim:
         mean = np.tensordot(weights / np.sum(weights), np.stack([each.counts for each in measurements]), 1)
         deviation = float(np.sum(weights) ** -0.5)
         return cls(mean / total, np.full(mean.shape, _LEEWAY * deviation / total))
+
+
+def _stretch(shares: Float[np.ndarray, " cell"], leeway: Float[np.ndarray, " cell"]) -> Float[np.ndarray, " cell"]:
+    """The unit of each potential in which the function bends about alike: its curvature is a share plus the leeway.
+
+    Shares differ by thousands, and in units of their own a descent takes several times as many steps.
+    """
+    return np.asarray(1 / np.sqrt(shares + leeway))
 
 
 def _flat(tables: Sequence[Table]) -> Float[np.ndarray, " cell"]:

@@ -26,7 +26,7 @@ _CHOICES = Fraction(1, 10)
 _ALONE = Fraction(1, 10)
 """The part of what a label's counts cost that pays for the label alone, whose shares all predictions hang on."""
 
-_STEPS = 100
+_STEPS = 40
 """Steps of an estimate between rounds, which goes on from the one before; the last one takes as many as it needs."""
 
 
