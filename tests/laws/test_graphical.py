@@ -10,7 +10,7 @@ import pytest
 
 from sfumato.fitting.beliefs import Passing
 from sfumato.fitting.graphical import Measurement, estimate, total_of
-from sfumato.fitting.junction_tree import junction_tree
+from sfumato.fitting.junction_tree import junction_tree, megabytes_with
 from sfumato.fitting.queried import Queried, conditional_tables
 
 SIZES = (2, 4, 3, 2, 3, 2)
@@ -58,6 +58,7 @@ def test_a_junction_tree_holds_what_was_measured_and_runs_together(groups):
         assert set(group) & before == set(shared)
         before |= set(group)
     assert tree.num_cells == sum(prod(SIZES[column] for column in group) for group in tree.groups)
+    assert megabytes_with(SIZES, groups) == tree.megabytes == tree.num_cells * 8 / 2**20
 
 
 def test_a_tree_of_pairs_stays_a_tree():

@@ -30,6 +30,14 @@ def test_equals_an_independent_implementation():
         assert np.array_equal(_stream(key, nonce, num_words), expected)
 
 
+def test_a_stream_goes_on_from_any_block():
+    key, nonce = (jnp.arange(size, dtype=jnp.uint32) for size in (8, 3))
+    whole = np.asarray(keystream(key, nonce, 16 * 40))
+    for first in (0, 1, 7, 39):
+        assert np.array_equal(keystream(key, nonce, 16, first), whole[16 * first :][:16])
+    assert not np.array_equal(keystream(key, nonce, 16, 1), whole[:16])
+
+
 def test_no_block_is_shared_between_nonces():
     blocks = set()
     for call in range(4):

@@ -1,5 +1,6 @@
 """Choices by distance and sums of counts: exact counts, a bound that holds after rounding, and broken twins."""
 
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise, product
 from math import exp, sqrt
@@ -14,7 +15,7 @@ from sfumato.errors import ArgumentError
 from sfumato.privacy import Adjacency, Budget, CountQuery, DistanceQuery, Relation
 from sfumato.privacy.choice import exponential_weights
 from sfumato.privacy.clipping import GRID
-from sfumato.privacy.counting import cell_counts, exact_scores, exact_sum
+from sfumato.privacy.counting import Counted, cell_counts, exact_scores, exact_sum
 from sfumato.privacy.step import PrivateRows
 
 SIZES = (3, 1, 7)
@@ -116,6 +117,63 @@ def test_counts_are_exact_and_leave_out_padding_and_numbers_outside():
     assert counts_of(np.zeros((0, 3), np.int32)).tolist() == [0] * sum(SIZES)
     with pytest.raises(ArgumentError, match="whole numbers"):
         counts_of(cells.astype(np.float32))
+
+
+@dataclass(frozen=True, eq=False)
+class Named:
+    """Tables of a row's cells, known by the numbers of their columns, and which of them were asked for."""
+
+    columns: tuple[int, ...]
+    asked: list = field(default_factory=list)
+
+    @property
+    def names(self):
+        return self.columns
+
+    def only(self, places, room):
+        self.asked.append(tuple(self.columns[place] for place in places))
+        return Named(tuple([self.columns[place] for place in places] + [0] * (room - len(places))), self.asked)
+
+    def __call__(self, row):
+        (cells,) = row.values()
+        return cells[jnp.array(self.columns)].astype(jnp.int32)
+
+
+def test_tables_are_counted_once_and_are_those_that_counting_anew_gives():
+    cells = np.random.default_rng(3).integers(-2, 9, (500, 3)).astype(np.int32)
+    rows, asked = PrivateRows.of({"cells": cells}), []
+    counted = Counted(rows)
+    with jax.enable_x64(True):
+        for columns in ((0,), (2, 0), (0, 1, 2), (1, 1), (2,)):
+            function, sizes = Named(columns, asked), tuple(SIZES[column] for column in columns)
+            query = CountQuery(function=function, sizes=sizes, purpose="test")
+            found = exact_sum(rows, query, counted=counted)
+            assert found.tolist() == (np.asarray(cell_counts(rows, function, sizes)) * GRID).tolist()
+        assert asked == [(0,), (2,), (1,)], "only what is new"
+        other = counted.of(Named((0,), asked), (5,))
+        assert len(other) == 5, "a table of another size is another table"
+
+
+def test_distances_are_those_of_counts_that_were_kept():
+    random = np.random.default_rng(4)
+    cells = random.choice(HOSTILE, (60, 3)).astype(np.int32)
+    rows = PrivateRows.of({"cells": cells})
+    counted = Counted(rows)
+    with jax.enable_x64(True):
+        for _ in range(3):
+            plain = query_of(random)
+            named = replace(plain, function=Named((0, 1, 2)))
+            assert exact_scores(rows, named, counted=counted) == exact_scores(rows, plain)
+
+
+def test_other_rows_and_other_views_have_counts_of_their_own():
+    """The same table by name, of rows, of a view and of rows held later: 10, 40 and 3 rows in its first cell."""
+    query = CountQuery(function=Named((0,)), sizes=(2,), purpose="test")
+    curator = curator_of(np.array([[0]] * 10 + [[1]] * 40), budget=Budget(epsilon=200, delta=1e-5))
+    turned = curator.through(lambda row: {"x": 1 - row["x"]})
+    later = curator.holding({"x": np.zeros((3, 1), np.float32)})
+    found = [np.round(each.noisy_sum(query, share=0.2)).tolist() for each in (curator, turned, later, curator)]
+    np.testing.assert_allclose(found, [[10, 40], [40, 10], [3, 0], [10, 40]], atol=4)
 
 
 def test_a_row_moves_counts_by_the_root_of_the_tables():

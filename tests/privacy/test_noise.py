@@ -98,9 +98,13 @@ def test_sums_of_many_lengths_draw_by_few_programs():
             assert np.array_equal(
                 normals(key, at, num), normals(key, at, 128).reshape(2, 64)[:, : -(-num // 2)].reshape(-1)[:num]
             )
+        whole = 2 * noise_module._PIECE
+        for num in (whole, whole + 2, 3 * whole - 1):
+            normals(key, at, num)
         assert noise_module._pairs._cache_size() <= before + 1
-        inside = jax.jit(lambda at: normals(key, at, 37))(at)
-        np.testing.assert_allclose(inside, normals(key, at, 37), rtol=1e-12)
+        for num in (37, whole, whole + 2, 3 * whole - 1):  # in one piece, at its end, past it, in three
+            inside = jax.jit(lambda at, num=num: normals(key, at, num))(at)
+            np.testing.assert_allclose(inside, normals(key, at, num), rtol=1e-12)
 
 
 def test_tail_reaches_beyond_float32():

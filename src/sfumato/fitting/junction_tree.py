@@ -15,6 +15,8 @@ from math import prod
 Group = tuple[int, ...]
 """Columns that belong together."""
 
+_MEGABYTES_A_CELL = 8 / 2**20
+
 
 @dataclass(frozen=True)
 class JunctionTree:
@@ -37,12 +39,12 @@ class JunctionTree:
     @property
     def num_cells(self) -> int:
         """The cells of the tables of all groups."""
-        return sum(prod(self.sizes[column] for column in group) for group in self.groups)
+        return _cells(self.sizes, self.groups)
 
     @property
     def megabytes(self) -> float:
         """The room that the tables take up at eight bytes a cell."""
-        return self.num_cells * 8 / 2**20
+        return self.num_cells * _MEGABYTES_A_CELL
 
     def home(self, columns: Group) -> int | None:
         """The place of the smallest group that holds all of these columns, if there is one."""
@@ -69,6 +71,19 @@ def junction_tree(sizes: Sequence[int], measured: Iterable[Group]) -> JunctionTr
         above.append(order.index(up) if shares[up, down] else None)
         order.append(down)
     return JunctionTree(tuple(sizes), tuple(groups[place] for place in order), tuple(above))
+
+
+def megabytes_with(sizes: Sequence[int], measured: Iterable[Group]) -> float:
+    """The room that the junction tree of these groups would take up; faster than to build it.
+
+    >>> megabytes_with([2, 2, 2], [(0, 1), (1, 2)]) == junction_tree([2, 2, 2], [(0, 1), (1, 2)]).megabytes
+    True
+    """
+    return _cells(sizes, _largest(_eliminate(sizes, measured))) * _MEGABYTES_A_CELL
+
+
+def _cells(sizes: Sequence[int], groups: Iterable[Group]) -> int:
+    return sum(prod(sizes[column] for column in group) for group in groups)
 
 
 def _eliminate(sizes: Sequence[int], measured: Iterable[Group]) -> list[Group]:

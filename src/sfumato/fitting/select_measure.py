@@ -37,6 +37,16 @@ class CellNumbers(eqx.Module):
                 strides[place, column] = prod(sizes[later] for later in group[number + 1 :])
         return cls(jnp.asarray(strides))
 
+    @property
+    def names(self) -> tuple[bytes, ...]:
+        """The name of each group's table, by which the doors know it again: how it numbers its cells."""
+        return tuple(row.tobytes() for row in np.asarray(self.strides))
+
+    def only(self, places: Sequence[int], room: int) -> "CellNumbers":
+        """The tables of the groups at these places, and others to fill the room."""
+        kept = np.asarray(self.strides)[list(places)]
+        return CellNumbers(jnp.asarray(np.pad(kept, ((0, room - len(kept)), (0, 0)))))
+
     def __call__(self, row: dict[str, Array]) -> Int[Array, " group"]:
         return jnp.sum(self.strides * row["codes"], axis=1, dtype=jnp.int32)
 

@@ -40,17 +40,19 @@ def _double_round(_: int, state: tuple[Array, ...]) -> tuple[Array, ...]:
     return tuple(words)
 
 
-def keystream(key: UInt32[Array, "8"], nonce: UInt32[Array, "3"], num_words: int) -> UInt32[Array, " num_words"]:
-    """The first ``num_words`` 32-bit words of the ChaCha20 stream of a 256-bit key and a 96-bit nonce.
+def keystream(
+    key: UInt32[Array, "8"], nonce: UInt32[Array, "3"], num_words: int, first_block: int | Array = 0
+) -> UInt32[Array, " num_words"]:
+    """So many 32-bit words of the ChaCha20 stream of a 256-bit key and a 96-bit nonce, from a block of 16 words on.
 
-    Guarantees: equal to RFC 8439 with the block counter starting at 0; no state is kept, so a caller that never
-    repeats a nonce never repeats a block.
+    Guarantees: equal to RFC 8439 with the block counter starting at ``first_block``; no state is kept, so a caller that
+    never repeats a nonce never repeats a block.
     """
     num_blocks = -(-num_words // 16)
     start = (
         *(jnp.full(num_blocks, word, jnp.uint32) for word in _CONSTANTS),
         *(jnp.broadcast_to(key[i], (num_blocks,)) for i in range(8)),
-        jnp.arange(num_blocks, dtype=jnp.uint32),
+        jnp.asarray(first_block, jnp.uint32) + jnp.arange(num_blocks, dtype=jnp.uint32),
         *(jnp.broadcast_to(nonce[i], (num_blocks,)) for i in range(3)),
     )
     # Hardly unrolled: one kernel of all rounds takes minutes to compile, above all on a GPU, where turns cost the time

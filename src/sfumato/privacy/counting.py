@@ -1,6 +1,6 @@
 """Counting: how many rows fall into each cell of a table of counts, exactly, and what the doors make of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import equinox as eqx
@@ -12,7 +12,7 @@ from jaxtyping import Array, Int, Int64
 from sfumato.errors import ArgumentError
 from sfumato.privacy.clipping import GRID
 from sfumato.privacy.programs import Programs
-from sfumato.privacy.queries import CountQuery, DistanceQuery, ScoreQuery, SumQuery
+from sfumato.privacy.queries import CountQuery, DistanceQuery, NamedTables, ScoreQuery, SumQuery
 from sfumato.privacy.step import PrivateRows, grid_total
 
 
@@ -50,17 +50,62 @@ def _counts(
     return jax.lax.fori_loop(0, num_chunks, add, jnp.zeros(room, jnp.int64))
 
 
+class Counted:
+    """The exact counts of one table of rows, where what was counted before is not counted again.
+
+    Methods that choose in rounds ask for the same counts in each of them. They stay behind the doors, and only a
+    function that names its tables (``NamedTables``) has any of them kept.
+    Guarantees: those of ``cell_counts``, since each table comes from it, whatever its name says.
+    """
+
+    def __init__(self, rows: PrivateRows) -> None:
+        self._rows = rows
+        self._found: dict[tuple[Hashable, int], Int64[np.ndarray, " cell"]] = {}
+
+    def __repr__(self) -> str:
+        return "Counted()"
+
+    def of(self, function: Callable[[Any], Int[Array, " table"]], sizes: tuple[int, ...]) -> Int64[np.ndarray, " cell"]:
+        """What ``cell_counts`` gives, one table after another. Needs 64-bit mode where something is to be counted."""
+        if not isinstance(function, NamedTables):
+            return cell_counts(self._rows, function, sizes)
+        keys = list(zip(function.names, sizes, strict=True))
+        new = [place for place, key in enumerate(keys) if key not in self._found]
+        if new:
+            self._count(function.only(new, _room(len(new))), [keys[place] for place in new])
+        return np.concatenate([self._found[key] for key in keys])
+
+    def _count(self, function: Callable[[Any], Array], keys: list[tuple[Hashable, int]]) -> None:
+        sizes = [size for _, size in keys]
+        # Tables that are there to fill the room have no cells, and nothing is counted in them.
+        counts = cell_counts(self._rows, function, (*sizes, *[0] * (_room(len(keys)) - len(keys))))
+        self._found |= zip(keys, np.split(counts, np.cumsum(sizes)[:-1]), strict=True)
+
+
+def _room(num: int) -> int:
+    """A power of two, so that the next number is likely to find its program compiled."""
+    return 1 << (num - 1).bit_length()
+
+
 def exact_sum(
-    rows: PrivateRows, query: SumQuery | CountQuery, programs: Programs | None = None
+    rows: PrivateRows, query: SumQuery | CountQuery, programs: Programs | None = None, counted: Counted | None = None
 ) -> Int64[np.ndarray, " entry"]:
-    """The sum that a query asks for, in grid steps: a row moves it by at most ``GRID * query.grid_norm``."""
+    """The sum that a query asks for, in grid steps: a row moves it by at most ``GRID * query.grid_norm``.
+
+    ``counted`` is what was counted before of the same rows.
+    """
     if isinstance(query, CountQuery):
-        return cell_counts(rows, query.function, query.sizes) * GRID
+        return (counted or Counted(rows)).of(query.function, query.sizes) * GRID
     return np.asarray(grid_total(rows, query.function, query.clip, query.num_entries, programs))
 
 
-def exact_scores(rows: PrivateRows, query: ScoreQuery | DistanceQuery, programs: Programs | None = None) -> list[int]:
+def exact_scores(
+    rows: PrivateRows,
+    query: ScoreQuery | DistanceQuery,
+    programs: Programs | None = None,
+    counted: Counted | None = None,
+) -> list[int]:
     """The scores that a query asks for, in grid steps: a row moves each by at most ``GRID``."""
     if isinstance(query, DistanceQuery):
-        return query.scores(cell_counts(rows, query.function, query.sizes))
+        return query.scores((counted or Counted(rows)).of(query.function, query.sizes))
     return [int(score) for score in grid_total(rows, query.function, None, query.num_candidates, programs)]

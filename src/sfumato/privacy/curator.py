@@ -25,7 +25,7 @@ from sfumato.privacy.adjacency import Relation
 from sfumato.privacy.chacha import keystream
 from sfumato.privacy.choice import draw, exponential_weights
 from sfumato.privacy.clipping import GRID
-from sfumato.privacy.counting import exact_scores, exact_sum
+from sfumato.privacy.counting import Counted, exact_scores, exact_sum
 from sfumato.privacy.events import ExponentialChoice, Exposure, GaussianSum, LaplaceSum
 from sfumato.privacy.factors import FactoredLoss
 from sfumato.privacy.laplace import laplace_integers, laplace_scale
@@ -76,12 +76,12 @@ class Curator:
         self._public: PyTree[Array] | None = None
         self._units: np.ndarray | None = None
         self._rows = PrivateRows.of(rows)
+        self._counted = Counted(self._rows)
         self._programs = Programs()  # shared with every view of these rows
         self._texts = tuple(texts)
         self._ledger = ledger
         self._randomness = randomness
-        self._declared = public_size
-        self._size = public_size
+        self._declared = self._size = public_size
         self._progress = progress
 
     def __repr__(self) -> str:
@@ -196,7 +196,7 @@ class Curator:
         check_deviation(deviation)
         call = self._charge(GaussianSum(noise_multiplier=noise_multiplier), query.purpose)
         with jax.enable_x64(True):
-            total = exact_sum(self._rows, query, self._programs)
+            total = exact_sum(self._rows, query, self._programs, self._counted)
             noise = gaussian_integers(self._randomness.key, nonce(call, 0, Stream.NOISE), query.num_draws, deviation)
         return (total + np.asarray(noise)[: query.num_entries]) * (query.grid_unit / GRID)
 
@@ -244,7 +244,7 @@ class Curator:
         """
         call = self._charge(ExponentialChoice(epsilon=epsilon), query.purpose)
         with jax.enable_x64(True):
-            scores = exact_scores(self._rows, query, self._programs)
+            scores = exact_scores(self._rows, query, self._programs, self._counted)
         sensitivity = self._ledger.adjacency.sum_factor * GRID
         weights = exponential_weights(scores, sensitivity, epsilon)
         return draw(weights, lambda attempt: self._bits(call, attempt))
@@ -294,8 +294,7 @@ class Curator:
         if self._ledger.adjacency.relation is not Relation.ADD_OR_REMOVE_ONE:
             raise ArgumentError("Parts protect under add-or-remove-one: replacing a unit would change two of them.")
         event = self._ledger.calibrate(lambda multiplier: GaussianSum(noise_multiplier=multiplier))
-        multiplier = event.noise_multiplier * sqrt(plan.steps)  # type: ignore[union-attr]
-        deviation = multiplier * SENSITIVITY * GRID
+        deviation = event.noise_multiplier * sqrt(plan.steps) * SENSITIVITY * GRID  # type: ignore[union-attr]
         check_deviation(deviation)
         call = self._charge(event, purpose)
         with jax.enable_x64(True):
@@ -326,8 +325,7 @@ class Curator:
         Privacy: no cost and no answer. Rows that differ in one unit still do when each was mapped by itself; ledger and
         randomness are the same, so that what the view is asked is charged to the same budget.
         """
-        view = copy(self)
-        view._rows = self._rows.mapped(function)
+        view = self._over(self._rows.mapped(function))
         if self._public is not None:
             view._public = jax.vmap(function)(self._public)
         return view
@@ -340,10 +338,14 @@ class Curator:
         ``public`` are rows of another table that nobody need protect, ``units`` tell whose each row is. Privacy: no
         cost and no answer. Only who holds the table can give rows; they must be capped as the first were.
         """
-        view = copy(self)
-        view._rows, view._texts = PrivateRows.of(rows), ()
+        view = self._over(PrivateRows.of(rows))
+        view._texts, view._units = (), units
         view._public = None if public is None else jax.tree.map(jnp.asarray, public)
-        view._units = units
+        return view
+
+    def _over(self, rows: PrivateRows) -> "Curator":
+        view = copy(self)
+        view._rows, view._counted = rows, Counted(rows)  # what was counted of other rows is of no use here
         return view
 
     def _loop(
@@ -378,8 +380,7 @@ class Curator:
 
     def start_key(self) -> Array:
         """A JAX key for what is no secret: the start of the parameters, the order of anything public."""
-        words = keystream(self._randomness.key, nonce(0, 0, Stream.START), 2)
-        return jax.random.wrap_key_data(words)
+        return jax.random.wrap_key_data(keystream(self._randomness.key, nonce(0, 0, Stream.START), 2))
 
     def _charge(self, event: Any, purpose: str) -> int:
         """Charge, and return the number of this call: part of every nonce, so no two calls share noise."""

@@ -26,7 +26,10 @@ MOST_DEVIATION = 2.0**55
 """In grid units. The tail of 9.4 deviations is then below 2**59, and a sum with its noise stays within 64 bits."""
 
 
-_FEWEST_PAIRS = 64
+_PIECE = 4_096
+"""Pairs that are drawn at once outside of a program, so that one program serves every length."""
+
+_PAIRS_A_BLOCK = 4  # of 16 words of the stream, 4 words a pair
 _TERMS = 10  # of a Taylor sum up to a quarter of pi: the next one is below 2**-68
 
 
@@ -43,22 +46,24 @@ def normals(key: UInt32[Array, "8"], nonce: UInt32[Array, "3"], num: int) -> Flo
     """Standard normal deviates in float64 from the secret stream, by Box and Muller's polar angle.
 
     Needs 64-bit mode: 64 random bits give the radius, which is what lets the tail reach 9.4.
-    Where it is called by itself, pairs are drawn in a power of two, so that few programs are compiled; what is not
+    Where it is called by itself, pairs are drawn in pieces of one length, so that one program is compiled; what is not
     needed is thrown away. A pair depends on its place in the stream and not on how many there are.
     """
     num_pairs = -(-num // 2)
     if isinstance(nonce, jax.core.Tracer):
-        return jnp.concatenate(_pairs(key, nonce, num_pairs))[:num]
-    room = max(_FEWEST_PAIRS, 1 << max(0, num_pairs - 1).bit_length())
-    found = [np.asarray(part)[:num_pairs] for part in _pairs(key, nonce, room)]
+        return jnp.concatenate(_pairs(key, nonce, num_pairs, 0))[:num]
+    pieces = [_pairs(key, nonce, _PIECE, start) for start in range(0, max(1, num_pairs), _PIECE)]
+    found = [np.concatenate([np.asarray(piece[side]) for piece in pieces])[:num_pairs] for side in range(2)]
     return np.concatenate(found)[:num]
 
 
 @partial(jax.jit, static_argnums=2)
 def _pairs(
-    key: UInt32[Array, "8"], nonce: UInt32[Array, "3"], num_pairs: int
+    key: UInt32[Array, "8"], nonce: UInt32[Array, "3"], num_pairs: int, first: int | Array
 ) -> tuple[Float64[Array, " pair"], Float64[Array, " pair"]]:
-    words = keystream(key, nonce, 4 * num_pairs).reshape(num_pairs, 4).astype(jnp.uint64)
+    """So many pairs of the stream, from the pair ``first`` on, which must be the first of a block."""
+    block = first // _PAIRS_A_BLOCK
+    words = keystream(key, nonce, 4 * num_pairs, block).reshape(num_pairs, 4).astype(jnp.uint64)
     first = (words[:, 0] << 32) | words[:, 1]
     second = (words[:, 2] << 32) | words[:, 3]
     radius = jnp.sqrt(-2 * jnp.log((first.astype(jnp.float64) + 1) * 2.0**-64))

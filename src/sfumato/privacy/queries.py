@@ -1,9 +1,9 @@
 """Queries: per-row vectors whose sum, or per-row scores whose arg-max, may be asked for through a door."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from math import isfinite, sqrt
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
@@ -83,6 +83,23 @@ class CountQuery:
     def num_draws(self) -> int:
         """The draws of noise: a power of two, so that few programs are compiled. What is not needed is thrown away."""
         return 1 << (self.num_entries - 1).bit_length()
+
+
+@runtime_checkable
+class NamedTables(Protocol):
+    """A function that gives the number of a row's cell in each of several tables, each known by a name.
+
+    Over the same rows, tables of one name and size are the same table, so that the doors may count it once.
+    """
+
+    @property
+    def names(self) -> tuple[Hashable, ...]:
+        """The name of each table."""
+
+    def only(self, places: Sequence[int], room: int) -> Callable[[Any], Int[Array, " table"]]:
+        """The function of the tables at these places, followed by any tables at all, ``room`` in all."""
+
+    def __call__(self, row: Any) -> Int[Array, " table"]: ...
 
 
 @dataclass(frozen=True, kw_only=True)

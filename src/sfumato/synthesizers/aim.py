@@ -13,7 +13,7 @@ from sfumato.encoding.layout import Layout
 from sfumato.fitting.beliefs import Table
 from sfumato.fitting.codecs import PaidBins
 from sfumato.fitting.graphical import GraphicalModel, Measurement, estimate
-from sfumato.fitting.junction_tree import Group, junction_tree
+from sfumato.fitting.junction_tree import Group, megabytes_with
 from sfumato.fitting.queried import Queried, conditional_tables
 from sfumato.fitting.select_measure import choose, measure, seen_as_codes
 from sfumato.models.codes.coded import CodedModel
@@ -147,7 +147,7 @@ def _allowed(candidates: Sequence[Group], model: GraphicalModel, room: float) ->
     return [
         group
         for group in candidates
-        if tree.home(group) is not None or junction_tree(tree.sizes, [*measured, group]).megabytes <= room
+        if tree.home(group) is not None or megabytes_with(tree.sizes, [*measured, group]) <= room
     ]
 
 
