@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.tbart_data import DYCK, TARGETS, prepare
-from benchmarks.tbart_fits import METHODS, REAL, Job, do
+from benchmarks.tbart_fits import METHODS, UNFITTED, Job, do
 from benchmarks.workers import finished
 
 EPSILONS = (1.0, 5.0, 20.0, 100.0, 1_000.0)
@@ -59,7 +59,7 @@ def jobs_of(given: argparse.Namespace, phase: str) -> list[Job]:
 
     Real rows do not differ from one repeat to the next but by what judges them, and no epsilon applies to them.
     """
-    labels = given.methods or {"fit": [*TABLED, REAL], "dyck": [SHARED, *COMPARED]}.get(phase, list(COMPARED))
+    labels = given.methods or {"fit": [*TABLED, *UNFITTED], "dyck": [SHARED, *COMPARED]}.get(phase, list(COMPARED))
     names = {"fit": given.datasets, "dyck": [DYCK], "sweep": [SWEPT]}[phase]
     epsilons = given.epsilons if phase == "sweep" else [1.0]
     return [
@@ -68,7 +68,7 @@ def jobs_of(given: argparse.Namespace, phase: str) -> list[Job]:
         for name in names
         for epsilon in epsilons
         for label in labels
-        if not (label == REAL and (phase == "dyck" or epsilon != 1))
+        if not (label in UNFITTED and (phase == "dyck" or epsilon != 1))
     ]
 
 
@@ -88,7 +88,9 @@ def parser() -> argparse.ArgumentParser:
         if phase in ("score", "all"):
             one.add_argument("--output", type=Path, default=RESULT)
         if phase in ("fit", "dyck", "sweep", "sampling", "all"):
-            one.add_argument("--methods", nargs="*", choices=[*METHODS, REAL], help="labels; all that apply otherwise")
+            one.add_argument(
+                "--methods", nargs="*", choices=[*METHODS, *UNFITTED], help="labels; all that apply otherwise"
+            )
             one.add_argument("--seeds", type=int, default=5, help="how many repeats")
             one.add_argument("--epsilons", nargs="*", type=float, default=list(EPSILONS), help="of the sweep")
             one.add_argument("--delta", type=float, default=1e-9)

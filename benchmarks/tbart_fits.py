@@ -23,6 +23,14 @@ DYCK_ROWS = 20_000
 REAL = "real"
 """The label of real training rows in the place of synthetic ones: the ceiling."""
 
+BINNED = "real in 100 bins"
+"""The label of real training rows whose numbers were put in even bins and drawn anew inside them, with no noise at all:
+the ceiling of every method that codes numbers so, as the paper's do."""
+
+EVEN_BINS = 100
+UNFITTED = (REAL, BINNED)
+"""Labels that nothing is fitted for."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
@@ -43,6 +51,7 @@ METHODS: dict[str, Method] = {
         name="chain", settings={"shared": True, "width": 16, "warm": None, "optimiser": {"learning_rate": 0.01}}
     ),
     "aim": Method(name="aim"),
+    "aim (100 bins)": Method(name="aim", settings={"even_bins": 100}),
     "mst": Method(name="mst"),
     "independent": Method(name="independent"),
     "hflow": Method(name="hflow"),
@@ -66,7 +75,7 @@ METHODS: dict[str, Method] = {
 """What is compared, by label."""
 
 
-UNLABELLED = ("auto", "aim")
+UNLABELLED = ("auto", "aim", "aim (100 bins)")
 """Labels of methods that are not told which column is predicted, though they could be."""
 
 
@@ -121,7 +130,10 @@ def do(job: Job, *, folder: Path, out: Path, delta: float, settings: dict[str, A
     from benchmarks.machine import describe_machine
 
     data, target = load(folder, job.data), out / f"{job.stem}.npz"
-    points, facts = real_rows(data) if job.label == REAL else fitted(job, data, delta, settings)
+    if job.label in UNFITTED:
+        points, facts = real_rows(data) if job.label == REAL else binned_rows(data, job.seed)
+    else:
+        points, facts = fitted(job, data, delta, settings)
     write_rows(target, points, data)
     about = {"label": job.label, "data": job.data, "seed": job.seed, "epsilon": job.epsilon, "rows": len(points)}
     about |= {"training_rows": len(data.low), "finite": bool(np.isfinite(points).all())} | facts
@@ -153,6 +165,22 @@ def real_rows(data: Packed) -> tuple[np.ndarray, dict[str, Any]]:
     """The training rows themselves."""
     facts = {"seconds": 0.0, "sample_seconds": 0.0, "certified_epsilon": "infinity", "delta": 0.0, "settings": {}}
     return data.low.astype(np.float64) + data.width / 2, facts
+
+
+def binned_rows(data: Packed, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
+    """The training rows as codes of even bins over public bounds, each number drawn evenly from its bin."""
+    import jax
+    import jax.numpy as jnp
+
+    from sfumato.encoding.layout import layout_of
+    from sfumato.fitting.codecs import even_codec
+
+    codec = even_codec(layout_of(data.schema), EVEN_BINS)
+    codes = jax.vmap(codec.codes)(jnp.asarray(data.low), jnp.asarray(data.width))
+    uniform = np.random.default_rng(seed).random((len(data.low), 3, len(codec.sizes)), dtype=np.float32)
+    bins, places = jax.vmap(codec.draw)(codes, jnp.asarray(uniform))
+    points = codec.points(np.asarray(codes), np.asarray(bins), np.asarray(places), levels_of(data))
+    return points, real_rows(data)[1]
 
 
 def write_rows(target: Path, points: np.ndarray, data: Packed) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.hflow_fits import without_label
 from benchmarks.tbart_data import AVERAGED, DYCK, SPLIT_SEED, TARGETS, schema_of
-from benchmarks.tbart_fits import METHODS, REAL
+from benchmarks.tbart_fits import METHODS, UNFITTED
 from benchmarks.tbart_paper import METRICS
 from benchmarks.tbart_scores import MOST_LEARNT, MOST_ROWS
 from sfumato.schema import Categorical
@@ -38,7 +38,7 @@ def write_result(out: Path, target: Path) -> None:
         "machine": describe_machine(),
         "seeds": SEEDS,
         "sampled": SAMPLED,
-        "settings": {label: settings_of(runs, label) for label in labels_of(runs) if label != REAL},
+        "settings": {label: settings_of(runs, label) for label in labels_of(runs) if label not in UNFITTED},
         "averages": averages(runs),
         "by_data": by_data(runs),
         "costs": costs(runs),
@@ -87,7 +87,7 @@ def settings_of(runs: list[Run], label: str) -> Run:
 def labels_of(runs: Iterable[Run]) -> list[str]:
     """The labels that were run, in the order of the table."""
     seen = {run["label"] for run in runs}
-    return [label for label in (*METHODS, REAL) if label in seen]
+    return [label for label in (*METHODS, *UNFITTED) if label in seen]
 
 
 def tabled(runs: list[Run]) -> list[Run]:
@@ -172,7 +172,7 @@ def costs(runs: list[Run]) -> list[Run]:
     Seconds are those of fits that had to compile, where there are some.
     """
     rows = []
-    fits = [run for run in tabled(runs) if run["label"] != REAL]
+    fits = [run for run in tabled(runs) if run["label"] not in UNFITTED]
     keys = dict.fromkeys((run["label"], run["data"], json.dumps(run["machine"]), run["processes"]) for run in fits)
     for label, name, machine, processes in keys:
         mine = [
@@ -218,7 +218,7 @@ def dyck(runs: list[Run]) -> list[Run]:
 
 def sweep(runs: list[Run]) -> list[Run]:
     """One row a label, epsilon and kind of detection on the swept data set."""
-    swept = [run for run in runs if run["data"] == SWEPT and run["label"] != REAL]
+    swept = [run for run in runs if run["data"] == SWEPT and run["label"] not in UNFITTED]
     return [
         {"label": label, "epsilon": epsilon, "metric": metric}
         | spread([run["scores"][metric] for run in swept if (run["label"], run["epsilon"]) == (label, epsilon)])
