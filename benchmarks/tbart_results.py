@@ -62,7 +62,7 @@ def head(result: Row) -> list[str]:
         "the paper's, so that averages over the ten are not to the digit those of the paper.",
         "",
         *even_bins(result),
-        "*auto (label)* is told which column is predicted, *auto* is not. *aim* has 32 even bins a number, its default,",
+        "*auto (label)* is told which column is predicted, *auto* is not. *aim* has 32 even bins a number by default,",
         "*aim (100 bins)* as many as the paper gives its methods.",
         "",
         "Which method `auto` takes was **not** settled without these held-out rows: an earlier `auto`, which took",
