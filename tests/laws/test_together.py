@@ -3,6 +3,7 @@
 False alarms: seeds are fixed. The chi-square tests of a single row's law reject at 1e-7, and ship a mutant each.
 """
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +14,7 @@ from sfumato.models.codes import together
 from sfumato.models.codes.chain import Chain, ChainShape
 from sfumato.models.codes.codec import Codec
 from sfumato.models.codes.coded import CodedModel
+from sfumato.models.codes.roundness import GRAINS, Roundness
 from sfumato.models.codes.tables import ConditionalTables
 from sfumato.models.codes.together import Stepwise, draw_row, draw_rows, evenly
 from sfumato.models.codes.transformer import Transformer, TransformerShape
@@ -143,3 +145,49 @@ def test_one_row_from_given_numbers():
     codes = np.asarray(draw_row(joint, jnp.asarray([0.999999, 0.0, 0.999999])))
     first = int(np.flatnonzero(np.asarray(joint.tables[0][0]) > 1e-6)[-1])
     assert codes[0] == first and codes[1] == 0
+
+
+def wide_codec() -> Codec:
+    """Numbers in bins of several codes, some of no share, round ones often; a nullable column; levels alone."""
+    inner = [[0.5, 0.0, 0.5, 0.25, 0.75, 1.0, 0.0], [1.0, 1.0, 0, 0, 0, 0, 0], [0.5, 0.5, 1.0, 0, 0, 0, 0]]
+    code_of = [[0, 0, 0, 2, 2, 1, 1], [0, 1, 1, 1, 1, 1, 1], [0, 0, 1, 1, 1, 1, 1]]
+    edges = [np.array([0, 1, 7, 20, 45, 50, 60, 80]) / 80, [0, 0.5, *[1] * 6], [0, 0.25, 0.5, *[1] * 5]]
+    weights = np.stack([np.geomspace(1, 9, len(GRAINS)), *np.ones((2, len(GRAINS)))])
+    as_array = lambda rows: jnp.asarray(np.array(rows), jnp.float32)
+    plain = Codec(as_array(edges), as_array(inner), as_array(code_of), (0, 1, 2), (None, None, 3), (3, 2, 3))
+    rounded = Roundness(as_array(weights), (-3, 0, 0), (80, 0, 0))
+    return eqx.tree_at(lambda each: each.roundness, plain, rounded, is_leaf=lambda part: part is None)
+
+
+def test_many_rows_get_what_one_row_gets_from_the_same_numbers():
+    """Bins and places of 20,000 rows against the program for one row; the last code of the third column is missing."""
+    codec, random = wide_codec(), np.random.default_rng(8)
+    codes = np.stack([random.integers(0, size, 20_000) for size in codec.sizes], axis=1)
+    uniform = random.random((20_000, 3, 3), np.float32)
+    bins, places = (np.asarray(part) for part in jax.vmap(codec.draw)(jnp.asarray(codes), jnp.asarray(uniform)))
+    columns = codec.columns()
+    assert [each.alone for each in columns] == [False, True, False]
+    for column, each in enumerate(columns):
+        there = codes[:, column] < (2 if column == 2 else 9)
+        found = each.draw(codes[:, column], uniform[:, 0, column])
+        assert np.array_equal(found[there], bins[there, column])
+        np.testing.assert_allclose(
+            each.places(found, uniform[:, 1:, column].T)[there], places[there, column], atol=1e-6
+        )
+    assert set(np.unique(bins[:, 0])) == {0, 2, 3, 4, 5}, "all bins that have a share, and no others"
+
+
+def test_columns_of_tables_are_those_of_one_row():
+    joint, random = tables(), np.random.default_rng(9)
+    codes = np.stack([random.integers(0, size, 5_000) for size in SIZES], axis=1)
+    for place, column in enumerate(joint.order):
+        uniform = random.random(5_000, np.float32)
+        chances = lambda row, number, place=place: together.pick(joint.chances(place, row, ()), number)
+        one = jax.jit(jax.vmap(chances))(jnp.asarray(codes), jnp.asarray(uniform))
+        assert np.array_equal(joint.draw_column(column, codes, uniform), one)
+
+
+def test_a_code_without_a_share_is_not_drawn():
+    joint = ConditionalTables.independent([np.array([0.0, 0.5, 0.5, 0.0])])
+    codes = joint.draw_column(0, np.zeros((4, 1), int), np.array([1e-9, 0.4, 0.6, 1 - 2.0**-24]))
+    assert codes.tolist() == [1, 1, 2, 2]

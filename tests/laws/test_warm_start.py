@@ -17,7 +17,7 @@ from sfumato.fitting.warm_start import WarmStart, best_tree, buy_tree, shrunk
 from sfumato.models.codes.chain import Chain, ChainShape
 from sfumato.privacy import Adjacency, Budget, CountQuery, Curator, FlatClip, Ledger, Randomness
 from sfumato.privacy.clipping import GRID
-from sfumato.privacy.counting import exact_sum
+from sfumato.privacy.counting import Counted, exact_sum
 from sfumato.privacy.factored import _FINE, factored_sum, factors_of, slack_of
 from sfumato.privacy.step import PrivateRows
 from sfumato.schema import Integer, Schema
@@ -115,7 +115,7 @@ def test_one_row_moves_a_sum_by_its_bound(name):
 
     def total(codes):
         with jax.enable_x64(True):
-            return np.asarray(exact_sum(PrivateRows.of({"codes": codes}), query), float) / GRID
+            return np.asarray(exact_sum(Counted(PrivateRows.of({"codes": codes})), query), float) / GRID
 
     whole = total(rows)
     for left_out in range(5):

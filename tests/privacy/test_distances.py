@@ -39,7 +39,7 @@ def query_of(random, weights=None):
 
 def scores_of(query, cells):
     with jax.enable_x64(True):
-        return np.array(exact_scores(PrivateRows.of({"cells": cells}), query))
+        return np.array(exact_scores(Counted(PrivateRows.of({"cells": cells})), query))
 
 
 def counts_of(cells, sizes=SIZES):
@@ -147,7 +147,7 @@ def test_tables_are_counted_once_and_are_those_that_counting_anew_gives():
         for columns in ((0,), (2, 0), (0, 1, 2), (1, 1), (2,)):
             function, sizes = Named(columns, asked), tuple(SIZES[column] for column in columns)
             query = CountQuery(function=function, sizes=sizes, purpose="test")
-            found = exact_sum(rows, query, counted=counted)
+            found = exact_sum(counted, query)
             assert found.tolist() == (np.asarray(cell_counts(rows, function, sizes)) * GRID).tolist()
         assert asked == [(0,), (2,), (1,)], "only what is new"
         other = counted.of(Named((0,), asked), (5,))
@@ -163,7 +163,7 @@ def test_distances_are_those_of_counts_that_were_kept():
         for _ in range(3):
             plain = query_of(random)
             named = replace(plain, function=Named((0, 1, 2)))
-            assert exact_scores(rows, named, counted=counted) == exact_scores(rows, plain)
+            assert exact_scores(counted, named) == exact_scores(Counted(rows), plain)
 
 
 def test_other_rows_and_other_views_have_counts_of_their_own():
@@ -181,7 +181,9 @@ def test_a_row_moves_counts_by_the_root_of_the_tables():
     query = CountQuery(function=cells_of, sizes=SIZES, purpose="test")
     rows = random.choice(HOSTILE, (200, 3)).astype(np.int32)
     with jax.enable_x64(True):
-        totals = [np.asarray(exact_sum(PrivateRows.of({"cells": rows[:size]}), query)) for size in range(1, 60)]
+        totals = [
+            np.asarray(exact_sum(Counted(PrivateRows.of({"cells": rows[:size]})), query)) for size in range(1, 60)
+        ]
     found = [np.linalg.norm((more - less).astype(float)) / GRID for less, more in pairwise(totals)]
     assert max(found) <= query.grid_norm == sqrt(3)
     assert max(found) > 1.4

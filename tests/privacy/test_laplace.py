@@ -158,13 +158,13 @@ def test_a_sum_comes_through_the_noise_and_is_charged():
 
 def test_neighbours_differ_by_no_more_than_the_noise_is_scaled_to():
     """The sums before the noise, as the door takes them: rows of all shapes, each left out once."""
-    from sfumato.privacy.counting import exact_sum
+    from sfumato.privacy.counting import Counted, exact_sum
     from sfumato.privacy.step import PrivateRows
 
     rows = hostile(24, 30, 9)
     rows[:8] = np.random.default_rng(1).choice([-1, 1], (8, 30))
     with jax.enable_x64(True):
-        total = lambda kept: np.asarray(exact_sum(PrivateRows.of({"x": kept}), query_of(30)))
+        total = lambda kept: np.asarray(exact_sum(Counted(PrivateRows.of({"x": kept})), query_of(30)))
         whole = total(rows)
         moved = [int(np.abs(whole - total(np.delete(rows, place, axis=0))).sum()) for place in range(24)]
     assert 0.999 * GRID < max(moved) <= GRID

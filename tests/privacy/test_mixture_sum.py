@@ -18,7 +18,7 @@ from sfumato.models.mixture import GaussianMixture
 from sfumato.privacy import Adjacency, Budget, Curator, Ledger, Randomness, SumQuery
 from sfumato.privacy.accounting import headline
 from sfumato.privacy.clipping import GRID
-from sfumato.privacy.counting import exact_sum
+from sfumato.privacy.counting import Counted, exact_sum
 from sfumato.privacy.step import PrivateRows
 
 FEATURES, COMPONENTS = 3, 4
@@ -142,7 +142,9 @@ def test_neighbours_differ_by_no_more_than_the_noise_is_scaled_to(kind, order):
     query = SumQuery(function=moments(1, ball, 1), num_entries=COMPONENTS * ball.block, clip=ball.clip, purpose="test")
     table = rows(1)
     with jax.enable_x64(True):
-        total = lambda kept: np.asarray(exact_sum(PrivateRows.of(jax.tree.map(lambda c: c[kept], table)), query))
+        total = lambda kept: np.asarray(
+            exact_sum(Counted(PrivateRows.of(jax.tree.map(lambda c: c[kept], table))), query)
+        )
         everyone = np.arange(60)
         whole = total(everyone)
         moved = [np.linalg.norm(whole - total(np.delete(everyone, place)), order) for place in (0, 7, 19, 20, 45)]

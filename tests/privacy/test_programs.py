@@ -39,7 +39,7 @@ def exact(curator, function, **given):
     """The sum before its noise, by the programs of the curator."""
     query = query_of(function, **given)
     with jax.enable_x64(True):
-        return np.asarray(exact_sum(curator._rows, query, curator._programs)) * query.clip.bound / GRID
+        return np.asarray(exact_sum(curator._counted, query, curator._programs)) * query.clip.bound / GRID
 
 
 def compiled(curator):

@@ -31,7 +31,7 @@ from sfumato.audit.tape import Exact, Tape, Violation, agreed
 from sfumato.errors import ArgumentError
 from sfumato.privacy import Budget, Curator, PoissonSampling, Randomness, Relation, step
 from sfumato.privacy.clipping import GRID
-from sfumato.privacy.counting import cell_counts
+from sfumato.privacy.counting import Counted
 from sfumato.privacy.events import ExponentialChoice, Exposure, GaussianSum, LaplaceSum
 from sfumato.privacy.factors import FactoredLoss
 from sfumato.privacy.programs import Programs
@@ -58,13 +58,17 @@ class _Doors(Curator):
 
     def _exact(self, query: Any, first: Exact | None = None) -> Exact:
         """The exact sum of a query; on replay its function must be that of the ``first`` table."""
-        total = lambda function, rows: _total(rows, replace(query, function=function), self._programs)
+        total = lambda function, rows: _total(self._counted_of(rows), replace(query, function=function), self._programs)
         exact = self._measured(total, query.function, self._rows, first=first)
         if not exact.total.size or not isinstance(query, CountQuery | DistanceQuery):
             return exact
         counts = exact.total.astype(np.int64)
         scores = counts * GRID if isinstance(query, CountQuery) else query.scores(counts)
         return replace(exact, total=np.array(scores, np.float64))
+
+    def _counted_of(self, rows: PrivateRows) -> Counted:
+        """These rows with what the doors have counted of them; rows that are only traced have no counts."""
+        return self._counted if rows is self._rows else Counted(rows)
 
     def _exact_step(self, params: Any, plan: Any, first: Exact | None = None) -> Exact:
         """The sum of a step's clipped gradients, before any noise, if all rows take part.
@@ -135,13 +139,13 @@ class _Doors(Curator):
         return self._asked("descent", given["plan"], given["purpose"], self.size)
 
 
-def _total(rows: PrivateRows, query: Any, programs: Programs) -> Any:
+def _total(held: Counted, query: Any, programs: Programs) -> Any:
     """The counts or the sum that a query asks for, of rows that come to their bound."""
     if isinstance(query, CountQuery | DistanceQuery):
-        return cell_counts(rows, query.function, query.sizes)
+        return held.of(query.function, query.sizes)
     loud, clip = Loud(query.function, jnp.asarray(LOUD, jnp.float32)), getattr(query, "clip", None)
     entries = query.num_candidates if isinstance(query, ScoreQuery) else query.num_entries
-    return step.grid_total(rows, loud, clip, entries, programs)
+    return step.grid_total(held.rows, loud, clip, entries, programs)
 
 
 def _step_total(fixed: Any, plan: Any, expected: float) -> Any:

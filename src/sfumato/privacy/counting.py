@@ -51,7 +51,7 @@ def _counts(
 
 
 class Counted:
-    """The exact counts of one table of rows, where what was counted before is not counted again.
+    """Private rows and the exact counts of them, where what was counted before is not counted again.
 
     Methods that choose in rounds ask for the same counts in each of them. They stay behind the doors, and only a
     function that names its tables (``NamedTables``) has any of them kept.
@@ -59,7 +59,7 @@ class Counted:
     """
 
     def __init__(self, rows: PrivateRows) -> None:
-        self._rows = rows
+        self.rows = rows
         self._found: dict[tuple[Hashable, int], Int64[np.ndarray, " cell"]] = {}
 
     def __repr__(self) -> str:
@@ -68,7 +68,7 @@ class Counted:
     def of(self, function: Callable[[Any], Int[Array, " table"]], sizes: tuple[int, ...]) -> Int64[np.ndarray, " cell"]:
         """What ``cell_counts`` gives, one table after another. Needs 64-bit mode where something is to be counted."""
         if not isinstance(function, NamedTables):
-            return cell_counts(self._rows, function, sizes)
+            return cell_counts(self.rows, function, sizes)
         keys = list(zip(function.names, sizes, strict=True))
         new = [place for place, key in enumerate(keys) if key not in self._found]
         if new:
@@ -78,7 +78,7 @@ class Counted:
     def _count(self, function: Callable[[Any], Array], keys: list[tuple[Hashable, int]]) -> None:
         sizes = [size for _, size in keys]
         # Tables that are there to fill the room have no cells, and nothing is counted in them.
-        counts = cell_counts(self._rows, function, (*sizes, *[0] * (_room(len(keys)) - len(keys))))
+        counts = cell_counts(self.rows, function, (*sizes, *[0] * (_room(len(keys)) - len(keys))))
         self._found |= zip(keys, np.split(counts, np.cumsum(sizes)[:-1]), strict=True)
 
 
@@ -88,24 +88,16 @@ def _room(num: int) -> int:
 
 
 def exact_sum(
-    rows: PrivateRows, query: SumQuery | CountQuery, programs: Programs | None = None, counted: Counted | None = None
+    held: Counted, query: SumQuery | CountQuery, programs: Programs | None = None
 ) -> Int64[np.ndarray, " entry"]:
-    """The sum that a query asks for, in grid steps: a row moves it by at most ``GRID * query.grid_norm``.
-
-    ``counted`` is what was counted before of the same rows.
-    """
+    """The sum that a query asks for, in grid steps: a row moves it by at most ``GRID * query.grid_norm``."""
     if isinstance(query, CountQuery):
-        return (counted or Counted(rows)).of(query.function, query.sizes) * GRID
-    return np.asarray(grid_total(rows, query.function, query.clip, query.num_entries, programs))
+        return held.of(query.function, query.sizes) * GRID
+    return np.asarray(grid_total(held.rows, query.function, query.clip, query.num_entries, programs))
 
 
-def exact_scores(
-    rows: PrivateRows,
-    query: ScoreQuery | DistanceQuery,
-    programs: Programs | None = None,
-    counted: Counted | None = None,
-) -> list[int]:
+def exact_scores(held: Counted, query: ScoreQuery | DistanceQuery, programs: Programs | None = None) -> list[int]:
     """The scores that a query asks for, in grid steps: a row moves each by at most ``GRID``."""
     if isinstance(query, DistanceQuery):
-        return query.scores((counted or Counted(rows)).of(query.function, query.sizes))
-    return [int(score) for score in grid_total(rows, query.function, None, query.num_candidates, programs)]
+        return query.scores(held.of(query.function, query.sizes))
+    return [int(score) for score in grid_total(held.rows, query.function, None, query.num_candidates, programs)]

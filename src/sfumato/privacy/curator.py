@@ -196,7 +196,7 @@ class Curator:
         check_deviation(deviation)
         call = self._charge(GaussianSum(noise_multiplier=noise_multiplier), query.purpose)
         with jax.enable_x64(True):
-            total = exact_sum(self._rows, query, self._programs, self._counted)
+            total = exact_sum(self._counted, query, self._programs)
             noise = gaussian_integers(self._randomness.key, nonce(call, 0, Stream.NOISE), query.num_draws, deviation)
         return (total + np.asarray(noise)[: query.num_entries]) * (query.grid_unit / GRID)
 
@@ -213,7 +213,7 @@ class Curator:
         call = self._charge(LaplaceSum(epsilon=epsilon), query.purpose)
         scale = laplace_scale(epsilon, self._ledger.adjacency.sum_factor * GRID)
         with jax.enable_x64(True):
-            total = exact_sum(self._rows, query, self._programs).tolist()
+            total = exact_sum(self._counted, query, self._programs).tolist()
         noise = laplace_integers(self._randomness.key, call, query.num_entries, scale)
         unit = query.grid_unit / GRID
         return np.array([(entry + drawn) * unit for entry, drawn in zip(total, noise, strict=True)])
@@ -244,7 +244,7 @@ class Curator:
         """
         call = self._charge(ExponentialChoice(epsilon=epsilon), query.purpose)
         with jax.enable_x64(True):
-            scores = exact_scores(self._rows, query, self._programs, self._counted)
+            scores = exact_scores(self._counted, query, self._programs)
         sensitivity = self._ledger.adjacency.sum_factor * GRID
         weights = exponential_weights(scores, sensitivity, epsilon)
         return draw(weights, lambda attempt: self._bits(call, attempt))

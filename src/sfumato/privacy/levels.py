@@ -101,7 +101,7 @@ def texts_above(texts: Texts, threshold: float, deviation: float, key: Array, no
     Which texts there are says which draw of the noise each gets. All draws have one law, so that tells nothing.
     """
     counts = texts.counts()
-    num_draws = 1 << max(0, len(counts) - 1).bit_length()  # a power of two, so that few programs are compiled
+    num_draws = 1 << max(0, len(counts) - 1).bit_length()  # a power of two, which settles what a seed gives
     with jax.enable_x64(True):
         noise = np.asarray(gaussian_integers(key, nonce, num_draws, deviation))
     noisy = {name: count + int(added) for (name, count), added in zip(counts.items(), noise, strict=False)}

@@ -29,7 +29,10 @@ MOST_DEVIATION = 2.0**55
 _PIECE = 4_096
 """Pairs that are drawn at once outside of a program, so that one program serves every length."""
 
-_PAIRS_A_BLOCK = 4  # of 16 words of the stream, 4 words a pair
+_PIECE_BLOCKS = _PIECE // 4  # of 16 words, 4 words a pair
+_MOST_PAIRS = 2**34
+"""Past these the counter of blocks would begin anew, and with it the noise."""
+
 _TERMS = 10  # of a Taylor sum up to a quarter of pi: the next one is below 2**-68
 
 
@@ -50,20 +53,20 @@ def normals(key: UInt32[Array, "8"], nonce: UInt32[Array, "3"], num: int) -> Flo
     needed is thrown away. A pair depends on its place in the stream and not on how many there are.
     """
     num_pairs = -(-num // 2)
+    if num_pairs > _MOST_PAIRS:
+        raise ArgumentError("More noise than one nonce has blocks of the key stream for.")
     if isinstance(nonce, jax.core.Tracer):
         return jnp.concatenate(_pairs(key, nonce, num_pairs, 0))[:num]
-    pieces = [_pairs(key, nonce, _PIECE, start) for start in range(0, max(1, num_pairs), _PIECE)]
+    pieces = [_pairs(key, nonce, _PIECE, at * _PIECE_BLOCKS) for at in range(max(1, -(-num_pairs // _PIECE)))]
     found = [np.concatenate([np.asarray(piece[side]) for piece in pieces])[:num_pairs] for side in range(2)]
     return np.concatenate(found)[:num]
 
 
 @partial(jax.jit, static_argnums=2)
 def _pairs(
-    key: UInt32[Array, "8"], nonce: UInt32[Array, "3"], num_pairs: int, first: int | Array
+    key: UInt32[Array, "8"], nonce: UInt32[Array, "3"], num_pairs: int, first_block: int | Array
 ) -> tuple[Float64[Array, " pair"], Float64[Array, " pair"]]:
-    """So many pairs of the stream, from the pair ``first`` on, which must be the first of a block."""
-    block = first // _PAIRS_A_BLOCK
-    words = keystream(key, nonce, 4 * num_pairs, block).reshape(num_pairs, 4).astype(jnp.uint64)
+    words = keystream(key, nonce, 4 * num_pairs, first_block).reshape(num_pairs, 4).astype(jnp.uint64)
     first = (words[:, 0] << 32) | words[:, 1]
     second = (words[:, 2] << 32) | words[:, 3]
     radius = jnp.sqrt(-2 * jnp.log((first.astype(jnp.float64) + 1) * 2.0**-64))

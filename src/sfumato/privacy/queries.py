@@ -81,7 +81,7 @@ class CountQuery:
 
     @property
     def num_draws(self) -> int:
-        """The draws of noise: a power of two, so that few programs are compiled. What is not needed is thrown away."""
+        """The draws of noise: a power of two, which settles what a seed gives. What is not needed is thrown away."""
         return 1 << (self.num_entries - 1).bit_length()
 
 

@@ -71,7 +71,7 @@ class Unprotected(Curator):
         self._ledger.admit(REASON, query.purpose)
         with jax.enable_x64(True):
             if isinstance(query, CountQuery):
-                return np.asarray(exact_sum(self._rows, query, self._programs, self._counted)) / GRID
+                return np.asarray(exact_sum(self._counted, query, self._programs)) / GRID
             total, arrays = self._programs.of(_plain_total, query.function, query.num_entries)
             return np.asarray(total(arrays, self._rows, self._rows.real.shape[0] // self._rows.micro))
 
@@ -88,7 +88,7 @@ class Unprotected(Curator):
         """The candidate of the largest score."""
         self._ledger.admit(REASON, query.purpose)
         with jax.enable_x64(True):
-            return int(np.argmax(exact_scores(self._rows, query, self._programs, self._counted)))
+            return int(np.argmax(exact_scores(self._counted, query, self._programs)))
 
     def noisy_teachers(self, teaching: Teaching, states: Any, public: Any, *, plan: TeacherPlan, purpose: str) -> Any:
         """The same sums of clipped answers, with no noise on them."""

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from sfumato.models.codes.bins import ColumnBins
 from sfumato.models.codes.roundness import Roundness
 from sfumato.models.codes.together import pick
 
@@ -86,6 +87,15 @@ class Codec(eqx.Module):
         if self.roundness is None:
             return bins, uniform[1]
         return bins, self.roundness.places(self.ends(bins[:, None]), uniform[1:])
+
+    def columns(self) -> list[ColumnBins]:
+        """The bins of each column in the form in which many rows are drawn."""
+        edges, inner, code_of = (np.asarray(each) for each in (self.edges, self.inner, self.code_of))
+        found = []
+        for column, size in enumerate(self.sizes):
+            rounded = None if self.roundness is None else self.roundness.of_column(column, edges[column])
+            found.append(ColumnBins.of(code_of[column].astype(np.int64), inner[column], size, rounded))
+        return found
 
     def points(
         self, codes: np.ndarray, bins: np.ndarray, places: np.ndarray, levels: tuple[int | None, ...]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr, ndtri
 from jax.scipy.stats import norm
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from sfumato.models.cells import EDGE
 from sfumato.models.codes.codec import Codec
@@ -50,12 +50,13 @@ class CodedModel(eqx.Module):
         """
         first, second = jax.random.split(key)
         codes, random = draw_rows(self.joint, first, num_rows, at_once), generator(second)
-        uniform = random.random((at_once, 3, codes.shape[1]), np.float32)
-        for column in range(codes.shape[1]):
-            uniform[:num_rows, 0, column] = evenly(random, codes[:, column])
-        padded = np.pad(codes, ((0, at_once - num_rows), (0, 0)))
-        bins, places = _draw_bins(self.codec, jnp.asarray(padded), jnp.asarray(uniform))
-        return codes, np.asarray(bins)[:num_rows], np.asarray(places)[:num_rows]
+        bins, places = np.empty(codes.shape, np.int32), np.empty(codes.shape)
+        for column, each in enumerate(self.codec.columns()):
+            mine = codes[:, column]
+            uniform = np.zeros(num_rows) if each.alone else evenly(random, mine)
+            bins[:, column] = each.draw(mine, uniform)
+            places[:, column] = each.places(bins[:, column], random.random((2, num_rows)))
+        return codes, bins, places
 
     def sample(self, key: Array) -> Float[Array, " feature"]:
         """One row of real features."""
@@ -87,8 +88,3 @@ class CodedModel(eqx.Module):
             "codec": self.codec.describe(),
             "joint": self.joint.describe(),
         }
-
-
-@eqx.filter_jit
-def _draw_bins(codec: Codec, codes: Int[Array, "row column"], uniform: Float[Array, "row 3 column"]) -> Any:
-    return jax.vmap(codec.draw)(codes, uniform)

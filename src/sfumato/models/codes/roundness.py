@@ -4,6 +4,8 @@ Prices, areas and doses are mostly round numbers. A bin of a codec spans many va
 would give a table whose numbers look made up. So each value of a bin has a weight that depends on how round it is.
 """
 
+from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import equinox as eqx
@@ -73,16 +75,21 @@ class Roundness(eqx.Module):
         count = jnp.take_along_axis(counts, grain[:, None], axis=1)[:, 0]
         number = jnp.minimum((uniform[1] * count).astype(jnp.int32), count - 1)
         start, stop = self._ends(bins)
-        value = _numbered(number, start, grain)
+        value = _numbered(number, start, grain, jnp)
         place = (value - start + 0.5) / jnp.maximum(stop - start, 1)
         return jnp.where(self._none(), uniform[1], place.astype(jnp.float32))
 
     def counts(self, bins: Float[Array, "column 2"]) -> Int[Array, "column grain"]:
         """How many values of each grain a bin of each column has."""
-        start, stop = self._ends(bins)
-        grains = jnp.asarray(GRAINS, jnp.int32)
-        multiples = (stop[:, None] - 1) // grains - (start[:, None] - 1) // grains
-        return multiples - jnp.pad(multiples[:, 1:], ((0, 0), (0, 1)))
+        return _counted(*self._ends(bins), jnp)
+
+    def of_column(self, column: int, edges: Float[np.ndarray, " edge"]) -> "RoundBins | None":
+        """How round the values of each bin of one column are; None where it has no round values."""
+        if self.levels[column] == 0:
+            return None
+        borders = self.firsts[column] + np.round(np.asarray(edges, np.float64) * self.levels[column]).astype(np.int64)
+        counts = _counted(borders[:-1], borders[1:], np)
+        return RoundBins(borders[:-1], np.diff(borders), counts, np.asarray(self.weights[column], np.float64))
 
     def _ends(self, bins: Float[Array, "column 2"]) -> tuple[Int[Array, " column"], Int[Array, " column"]]:
         first = jnp.asarray(self.firsts, jnp.int32)
@@ -99,11 +106,39 @@ class Roundness(eqx.Module):
         return jnp.asarray(self.levels, jnp.int32) == 0
 
 
-def _numbered(number: Int[Array, " column"], start: Int[Array, " column"], grain: Int[Array, " column"]) -> Array:
+@dataclass(frozen=True)
+class RoundBins:
+    """The bins of one column by their first value, in steps of the column: how many values each has, and how many of
+    each grain. What ``Roundness`` says of one row, for many rows at once."""
+
+    starts: Int[np.ndarray, " bin"]
+    sizes: Int[np.ndarray, " bin"]
+    counts: Int[np.ndarray, "bin grain"]
+    weights: Float[np.ndarray, " grain"]
+
+    def places(self, bins: Int[np.ndarray, " row"], uniform: Float[np.ndarray, "2 row"]) -> Float[np.ndarray, " row"]:
+        """The place of each row in its bin, from 0 to 1, from two uniform numbers."""
+        below = np.cumsum(self.counts * self.weights, axis=1)[bins]
+        grain = np.sum((uniform[0] * below[:, -1])[:, None] >= below[:, :-1], axis=1)
+        count = self.counts[bins, grain]
+        number = np.minimum((uniform[1] * count).astype(np.int64), count - 1)
+        starts = self.starts[bins]
+        value = _numbered(number, starts, grain, np)
+        return np.asarray((value - starts + 0.5) / np.maximum(self.sizes[bins], 1))
+
+
+def _counted(start: Any, stop: Any, library: ModuleType) -> Any:
+    """How many values of each grain there are from a start to before a stop, with an axis for grains behind."""
+    grains = library.asarray(GRAINS, start.dtype)
+    multiples = (stop[:, None] - 1) // grains - (start[:, None] - 1) // grains
+    return multiples - library.pad(multiples[:, 1:], ((0, 0), (0, 1)))
+
+
+def _numbered(number: Any, start: Any, grain: Any, library: ModuleType) -> Any:
     """The value of that number among those of a grain, from a start on: multiples of it, and not of the next grain."""
-    size, ratio = jnp.asarray(GRAINS, jnp.int32)[grain], jnp.asarray(_NEXT, jnp.int32)[grain]
+    size, ratio = (library.asarray(table, start.dtype)[grain] for table in (GRAINS, _NEXT))
     first = -((-start) // size)  # in multiples of the grain
-    below = first - -((-first) // jnp.maximum(ratio, 2))  # of these, how many before the first are not of the next
+    below = first - -((-first) // library.maximum(ratio, 2))  # of these, how many before the first are not of the next
     among = below + number
-    passed = among + among // jnp.maximum(ratio - 1, 1) + 1
-    return size * jnp.where(ratio == 0, first + number, passed)
+    passed = among + among // library.maximum(ratio - 1, 1) + 1
+    return size * library.where(ratio == 0, first + number, passed)

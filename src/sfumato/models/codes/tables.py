@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from sfumato.errors import ArgumentError
-from sfumato.models.codes.together import draw_row
+from sfumato.models.codes.together import draw_row, numbered
 
 _LEAST = 1e-12
 
@@ -84,6 +84,14 @@ class ConditionalTables(eqx.Module):
     def chances(self, place: int, codes: Int[Array, " column"], known: tuple[()]) -> Float[Array, " code"]:
         """The probabilities of the codes of one place of the order."""
         return jnp.exp(self.log_conditional(self.order[place], codes))
+
+    def draw_column(
+        self, column: int, codes: Int[np.ndarray, "row column"], uniform: Float[np.ndarray, " row"]
+    ) -> Int[np.ndarray, " row"]:
+        """The codes of one column in many rows, from a uniform number each: those that ``chances`` say, in NumPy."""
+        rows = numbered(codes, self.parents[column], self.sizes)
+        below = np.cumsum(np.maximum(np.asarray(self.tables[column])[rows], _LEAST), axis=1, dtype=np.float64)
+        return np.sum((uniform * below[:, -1])[:, None] >= below[:, :-1], axis=1)
 
     def after(self, place: int, code: Int[Array, ""], known: tuple[()]) -> tuple[()]:
         """Nothing is carried along."""

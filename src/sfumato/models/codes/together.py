@@ -49,6 +49,17 @@ class Stepwise(CodeDistribution, Protocol):
         ...
 
 
+@runtime_checkable
+class Columnwise(Stepwise, Protocol):
+    """One whose columns can be drawn in NumPy, in many rows at once: then nothing need be compiled."""
+
+    def draw_column(
+        self, column: int, codes: Int[np.ndarray, "row column"], uniform: Float[np.ndarray, " row"]
+    ) -> Int[np.ndarray, " row"]:
+        """The codes of a column, given those of the columns before it and a uniform number for each row."""
+        ...
+
+
 def draw_row(joint: Stepwise, uniform: Float[Array, " column"]) -> Int[Array, " column"]:
     """One row of codes, from a uniform number for each place of the order."""
     codes, known = jnp.zeros(len(joint.sizes), jnp.int32), joint.begin()
@@ -65,11 +76,15 @@ def draw_rows(joint: CodeDistribution, key: Array, num_rows: int, at_once: int) 
     """
     if not isinstance(joint, Stepwise):
         return np.asarray(_one_by_one(joint, key, at_once))[:num_rows]
-    random = generator(key)
+    random, found = generator(key), np.zeros((num_rows, len(joint.sizes)), np.int32)
+    together = lambda column: evenly(random, numbered(found, joint.near(column), joint.sizes))
+    if isinstance(joint, Columnwise):
+        for column in joint.order:
+            found[:, column] = joint.draw_column(column, found, together(column))
+        return found
     codes, known = jnp.zeros((at_once, len(joint.sizes)), jnp.int32), _begin(joint, at_once)
-    found = np.zeros((num_rows, len(joint.sizes)), np.int32)
     for place, column in enumerate(joint.order):
-        uniform = evenly(random, numbered(found, joint.near(column), joint.sizes))
+        uniform = together(column)
         padded = jnp.asarray(np.pad(uniform, (0, at_once - num_rows)), jnp.float32)
         codes, known = _draw_place(joint, place, codes, known, padded)
         found[:, column] = np.asarray(codes[:num_rows, column])
