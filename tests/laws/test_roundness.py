@@ -15,6 +15,7 @@ from scipy.stats import chisquare
 from sfumato.encoding.features import decode_features, encode_features
 from sfumato.encoding.layout import layout_of
 from sfumato.errors import ReleaseError
+from sfumato.fitting import codecs
 from sfumato.fitting.codecs import PaidBins, buy_codec
 from sfumato.fitting.roundness import weights_of
 from sfumato.models.codes.coded import CodedModel
@@ -24,6 +25,7 @@ from sfumato.models.registry import skeleton
 from sfumato.privacy import Adjacency, Budget, Curator, Ledger, Randomness
 from sfumato.release.release import sample_points
 from sfumato.schema import Categorical, Continuous, Integer, Schema
+from sfumato.synthesizers import Independent
 
 ROWS = 20_000
 SCHEMA = Schema(
@@ -198,3 +200,32 @@ def test_weights_are_finite_whatever_the_noisy_counts_say():
         found = weights_of(counts, 10 ** random.uniform(-1, 3), shares, in_bins)
         assert np.isfinite(found).all()
         assert (found > 0).all()
+
+
+EPS = 1.0
+PRICES = Schema(columns={"price": Continuous(lower=0.0, upper=500.0, decimals=2)}, rows=5_000)
+
+
+def unround_share(seed, monkeypatch=None):
+    """Of prices of 40 and more that a fit to marked prices makes, the share that is no multiple of one; of the real."""
+    random = np.random.default_rng(11)
+    price = 5 * np.ceil(random.gamma(2, 3, 5_000))
+    price = np.where(random.random(5_000) < 0.72, price, np.round(price - random.uniform(0, 5, 5_000), 2)).clip(0, 500)
+    cells = encode_features(pa.table({"price": price}), PRICES)
+    rows = {"low": cells.low.astype(np.float32), "width": cells.width.astype(np.float32)}
+    ledger = Ledger(Budget(epsilon=EPS, delta=1e-6), Adjacency())
+    curator = Curator(rows, ledger=ledger, randomness=Randomness.from_seed(seed), public_size=5_000)
+    layout = layout_of(PRICES)
+    model = Independent(codec=PaidBins(share=0.5)).fit(curator, layout)
+    points = sample_points(model, jax.random.key(0), 20_000, (layout.features[0].size,))
+    made = decode_features(points, PRICES).to_pandas()["price"].to_numpy()
+    return [float(np.mean(np.abs(np.round(100 * each[each >= 40]) % 100) > 0.5)) for each in (made, price)]
+
+
+def test_a_round_value_that_fills_a_fine_bin_takes_no_unround_values_from_others(monkeypatch):
+    made, real = unround_share(5)
+    print(made, real)
+    monkeypatch.setattr(codecs, "mended", lambda *bins: bins)
+    monkeypatch.setattr(codecs.Coded, "measured", lambda self, shares: self.codec)
+    print(unround_share(5)[0])
+    assert 0

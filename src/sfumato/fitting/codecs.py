@@ -16,7 +16,7 @@ from sfumato.checks import between, whole
 from sfumato.encoding.layout import Layout
 from sfumato.fitting.histogram import Line, on_grid
 from sfumato.fitting.marginals import MarginalShare, buy_histograms
-from sfumato.fitting.roundness import buy_roundness, may_be_round
+from sfumato.fitting.roundness import Grains, buy_roundness, may_be_round
 from sfumato.models.codes.codec import Codec
 from sfumato.privacy import Curator
 
@@ -44,10 +44,15 @@ class PaidBins:
 
 @dataclass(frozen=True, kw_only=True)
 class Coded:
-    """A codec, and the shares of each column's codes that were measured along with it."""
+    """A codec, the shares of each column's codes that were measured along with it, and how round values are."""
 
     codec: Codec
-    shares: tuple[np.ndarray, ...]
+    shares: tuple[np.ndarray, ...] = ()
+    grains: Grains | None = None
+
+    def measured(self, shares: Sequence[np.ndarray]) -> Codec:
+        """The codec where codes are known to hold these shares, which then say how the values of a bin are spread."""
+        return self.codec if self.grains is None else self.grains.weighed(self.codec, shares)
 
 
 @dataclass(frozen=True)
@@ -128,11 +133,15 @@ def buy_codec(curator: Curator, layout: Layout, settings: PaidBins) -> Coded:
         if len(shares) > settings.codes and not nominal:
             least = max(least, even)
         code_of = rare_joined(shares, least) if nominal else in_order(shares, least)
+        if not nominal:
+            edges, shares, code_of = mended(edges, shares, code_of)
         columns.append(_Column(edges, code_of, shares, value, flag, missing, _floor(bought.noises[value])))
-    codec, held = _codec(columns), [column.bin_shares for column in columns]
-    if part > 0:
-        codec = buy_roundness(curator, layout, codec, held, may, settings.share * part)
-    return Coded(codec=codec, shares=tuple(column.shares() for column in columns))
+    codec, of_codes = _codec(columns), tuple(column.shares() for column in columns)
+    if part == 0:
+        return Coded(codec=codec, shares=of_codes)
+    held = [column.bin_shares for column in columns]
+    grains = buy_roundness(curator, layout, codec, held, may, settings.share * part)
+    return Coded(codec=grains.weighed(codec), shares=of_codes, grains=grains)
 
 
 def even_part(line: Line, size: int | None, codes: int) -> float:
@@ -182,6 +191,23 @@ def in_order(shares: np.ndarray, least: float) -> np.ndarray:
     if code > 0 and held < least:  # what is left over goes with the group before it
         code_of = [min(place, code - 1) for place in code_of]
     return np.array(code_of)
+
+
+def mended(edges: np.ndarray, shares: np.ndarray, code_of: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The bins with neighbours of one code and one density made one again.
+
+    They were cut so that a code could be made of each part. Where it was not, the cut says something of where values
+    are that nobody measured: that half of them lie on each side of it, though all may have one round value.
+
+    >>> edges, shares, code_of = mended(np.array([0, 0.25, 0.5, 1.0]), np.array([0.3, 0.3, 0.4]), np.array([0, 0, 0]))
+    >>> edges.tolist(), shares.tolist(), code_of.tolist()
+    ([0.0, 0.5, 1.0], [0.6, 0.4], [0, 0])
+    """
+    density = shares / np.diff(edges)
+    alike = np.abs(np.diff(density)) <= 1e-9 * np.maximum(density[1:], density[:-1])
+    first = np.concatenate([[True], ~(alike & (np.diff(code_of) == 0))])
+    starts = np.flatnonzero(first)
+    return np.append(edges[:-1][starts], edges[-1]), np.add.reduceat(shares, starts), code_of[starts]
 
 
 def rare_joined(shares: np.ndarray, least: float) -> np.ndarray:

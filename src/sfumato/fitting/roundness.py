@@ -1,12 +1,13 @@
 """Roundness: how often values of each column are multiples of 5, 10, 50 and so on, bought through the noisy sum."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
 from sfumato.encoding.layout import Feature, Layout
 from sfumato.models.codes.codec import Codec
@@ -28,10 +29,53 @@ def may_be_round(feature: Feature, bins: int) -> bool:
     return feature.first is not None and (feature.learnt or (feature.size or 0) > bins)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Grains:
+    """Noisy counts of how round the values of some columns are, as they were bought, with their noise.
+
+    ``held`` is what the bins of every column hold by the histograms. What weights explain the counts depends on it, and
+    codes may be measured better later on.
+    """
+
+    plain: Roundness
+    counts: Mapping[int, Float[np.ndarray, " grain"]]
+    noise: float
+    held: tuple[Float[np.ndarray, " bin"], ...]
+
+    def weighed(self, codec: Codec, shares: Sequence[Float[np.ndarray, " code"]] | None = None) -> Codec:
+        """The codec with the weights that explain the counts; ``shares`` of codes, where known, correct what bins hold.
+
+        Post-processing of what was bought.
+        """
+        weights = np.ones((len(self.held), len(GRAINS)), np.float32)
+        in_bins = _in_bins(codec, self.plain)
+        for column, counted in self.counts.items():
+            held = self.held[column]
+            mine = in_bins[: len(held), column]
+            if shares is not None:
+                code_of = np.asarray(codec.code_of[column])[: len(held)].astype(int)
+                held = _moved(held, code_of, shares[column])
+            wide = mine.sum(1) > 1
+            if wide.any():
+                weights[column] = weights_of(counted, self.noise, held[wide], mine[wide])
+        if np.all(weights == 1):
+            return eqx.tree_at(lambda each: each.roundness, codec, None, is_leaf=lambda part: part is None)
+        found = eqx.tree_at(lambda each: each.weights, self.plain, jnp.asarray(weights))
+        return eqx.tree_at(lambda each: each.roundness, codec, found, is_leaf=lambda part: part is None)
+
+
+def _moved(
+    held: Float[np.ndarray, " bin"], code_of: Int[np.ndarray, " bin"], shares: Float[np.ndarray, " code"]
+) -> Float[np.ndarray, " bin"]:
+    """What bins hold when each code holds its share and the bins of a code share it out as before."""
+    before = np.bincount(code_of, held, minlength=len(shares))
+    return np.asarray(held * (shares / np.maximum(before, 1e-300))[code_of])
+
+
 def buy_roundness(
     curator: Curator, layout: Layout, codec: Codec, held: Sequence[np.ndarray], asked: Sequence[bool], share: float
-) -> Codec:
-    """The codec, with how round the values inside its bins are.
+) -> Grains:
+    """How round the values inside the bins of a codec are.
 
     ``held`` is what the bins of each column hold, and ``asked`` whether to ask for a column.
 
@@ -43,18 +87,8 @@ def buy_roundness(
     count = _Counter(codec, plain, tuple(columns))
     query = CountQuery(function=count, sizes=(len(GRAINS) + 1,) * len(columns), purpose="how round numbers are")
     answer = curator.noisy_sum(query, share=share).reshape(len(columns), -1)
-    noise = curator.noise_of(query.clip.bound, share)
-    weights = np.ones((len(asked), len(GRAINS)), np.float32)
-    in_bins = _in_bins(codec, plain)
-    for row, column in zip(answer, columns, strict=True):
-        mine = in_bins[: len(held[column]), column]
-        wide = mine.sum(1) > 1
-        if wide.any():
-            weights[column] = weights_of(row[:-1], noise, held[column][wide], mine[wide])
-    if np.all(weights == 1):
-        return codec
-    found = eqx.tree_at(lambda each: each.weights, plain, jnp.asarray(weights))
-    return eqx.tree_at(lambda each: each.roundness, codec, found, is_leaf=lambda part: part is None)
+    counts = {column: row[:-1] for row, column in zip(answer, columns, strict=True)}
+    return Grains(plain=plain, counts=counts, noise=curator.noise_of(query.clip.bound, share), held=tuple(held))
 
 
 def weights_of(counts: np.ndarray, noise: float, shares: np.ndarray, in_bins: np.ndarray) -> np.ndarray:
@@ -78,8 +112,9 @@ def weights_of(counts: np.ndarray, noise: float, shares: np.ndarray, in_bins: np
     law = lambda weights: shares @ (in_bins * weights / np.maximum((in_bins * weights).sum(1, keepdims=True), 1e-300))
     chance = law(even)
     clear = np.abs(counts - total * chance) > _CLEAR * noise
-    # Noise may count what no bin that holds something has. Without this the others' weights would shrink to nothing.
-    wanted = np.where(chance > 0, np.maximum(np.where(clear, counts / total, chance), 0.0), 0.0)
+    # Noise may count more than the bins that can have it hold. The others' weights would shrink to nothing.
+    reach = shares @ (in_bins > 0)
+    wanted = np.clip(np.where(clear, counts / total, chance), 0.0, reach)
     if not clear.any() or not wanted.any() or total < _CLEAR * noise * np.sqrt(len(counts)):
         return even
     wanted /= wanted.sum()

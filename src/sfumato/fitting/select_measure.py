@@ -10,10 +10,11 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from sfumato.encoding.layout import Layout
-from sfumato.fitting.codecs import PaidBins, buy_codec, even_codec
-from sfumato.fitting.graphical import Measurement
+from sfumato.fitting.codecs import Coded, PaidBins, buy_codec, even_codec
+from sfumato.fitting.graphical import GraphicalModel, Measurement
 from sfumato.fitting.junction_tree import Group
-from sfumato.models.codes.codec import Codec
+from sfumato.fitting.queried import Queried, conditional_tables
+from sfumato.models.codes.coded import CodedModel
 from sfumato.privacy import CountQuery, Curator, DistanceQuery
 
 _LEAST_DEVIATION = 0.1
@@ -51,13 +52,19 @@ class CellNumbers(eqx.Module):
         return jnp.sum(self.strides * row["codes"], axis=1, dtype=jnp.int32)
 
 
-def seen_as_codes(curator: Curator, layout: Layout, bought: PaidBins | None, even_bins: int) -> tuple[Codec, Curator]:
+def seen_as_codes(curator: Curator, layout: Layout, bought: PaidBins | None, even_bins: int) -> tuple[Coded, Curator]:
     """A codec, bought or of even bins, and the doors to the rows seen as its codes.
 
     Cost: that of ``buy_codec``; even bins cost nothing.
     """
-    codec = even_codec(layout, even_bins) if bought is None else buy_codec(curator, layout, bought).codec
-    return codec, curator.through(codec.row)
+    coded = Coded(codec=even_codec(layout, even_bins)) if bought is None else buy_codec(curator, layout, bought)
+    return coded, curator.through(coded.codec.row)
+
+
+def coded_model(coded: Coded, model: GraphicalModel) -> CodedModel:
+    """A graphical model of codes in the form in which it is released. What it says of single columns is surer than what
+    the bins were made from, so it also settles how the values of a bin are spread."""
+    return CodedModel(coded.measured(Queried(model).singles), conditional_tables(model))
 
 
 def measure(

@@ -14,8 +14,8 @@ from sfumato.fitting.beliefs import Table
 from sfumato.fitting.codecs import PaidBins
 from sfumato.fitting.graphical import GraphicalModel, Measurement, estimate
 from sfumato.fitting.junction_tree import Group, megabytes_with
-from sfumato.fitting.queried import Queried, conditional_tables
-from sfumato.fitting.select_measure import choose, measure, seen_as_codes
+from sfumato.fitting.queried import Queried
+from sfumato.fitting.select_measure import choose, coded_model, measure, seen_as_codes
 from sfumato.models.codes.coded import CodedModel
 from sfumato.privacy import Curator, Relation
 from sfumato.privacy.concentrated import epsilon_of, multiplier_of
@@ -88,8 +88,8 @@ class Aim:
 
     def fit(self, curator: Curator, layout: Layout) -> CodedModel:
         label = layout.label(self.label)
-        codec, view = seen_as_codes(curator, layout, self.codec, self.even_bins)
-        sizes, columns = codec.sizes, [(column,) for column in range(len(codec.sizes))]
+        coded, view = seen_as_codes(curator, layout, self.codec, self.even_bins)
+        sizes, columns = coded.codec.sizes, [(column,) for column in range(len(coded.codec.sizes))]
         total = view.reserve("counts of columns, and of tables chosen in rounds")
         paid = total / (self.rounds * len(sizes))
         cost = len(sizes) * paid * (1 - _CHOICES)
@@ -109,7 +109,7 @@ class Aim:
             before, model = model, estimate(sizes, measured, start=model, most_steps=_STEPS if left > 0 else 1_000)
             if _moved(before, model, found.columns) <= by_chance:
                 paid *= 4  # which halves the noise
-        return CodedModel(codec, conditional_tables(model))
+        return coded_model(coded, model)
 
 
 def _with_label(view: Curator, label: int, sizes: Sequence[int], cost: Fraction) -> list[Measurement]:

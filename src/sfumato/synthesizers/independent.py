@@ -7,8 +7,7 @@ from sfumato.checks import instance, whole
 from sfumato.encoding.layout import Layout
 from sfumato.fitting.codecs import PaidBins
 from sfumato.fitting.graphical import estimate
-from sfumato.fitting.queried import conditional_tables
-from sfumato.fitting.select_measure import measure, seen_as_codes
+from sfumato.fitting.select_measure import coded_model, measure, seen_as_codes
 from sfumato.models.codes.coded import CodedModel
 from sfumato.privacy import Curator, Relation
 
@@ -53,8 +52,8 @@ class Independent:
         return (tiny, replace(tiny, codec=PaidBins(rounds=2, bins=8, codes=4)))
 
     def fit(self, curator: Curator, layout: Layout) -> CodedModel:
-        codec, view = seen_as_codes(curator, layout, self.codec, self.even_bins)
-        groups = [(column,) for column in range(len(codec.sizes))]
+        coded, view = seen_as_codes(curator, layout, self.codec, self.even_bins)
+        groups = [(column,) for column in range(len(coded.codec.sizes))]
         noise = view.least_noise()
-        measured = measure(view, groups, codec.sizes, noise_multiplier=noise, purpose="counts of each column")
-        return CodedModel(codec, conditional_tables(estimate(codec.sizes, measured)))
+        measured = measure(view, groups, coded.codec.sizes, noise_multiplier=noise, purpose="counts of each column")
+        return coded_model(coded, estimate(coded.codec.sizes, measured))

@@ -13,8 +13,8 @@ from sfumato.errors import ArgumentError
 from sfumato.fitting.codecs import PaidBins
 from sfumato.fitting.graphical import Measurement, estimate
 from sfumato.fitting.junction_tree import Group
-from sfumato.fitting.queried import Queried, conditional_tables
-from sfumato.fitting.select_measure import choose, measure, seen_as_codes
+from sfumato.fitting.queried import Queried
+from sfumato.fitting.select_measure import choose, coded_model, measure, seen_as_codes
 from sfumato.models.codes.coded import CodedModel
 from sfumato.privacy import Curator, Relation
 
@@ -68,18 +68,18 @@ class Mst:
         return (tiny, replace(tiny, codec=PaidBins(rounds=2, bins=8, codes=4), singles=0.2, tree=0.1))
 
     def fit(self, curator: Curator, layout: Layout) -> CodedModel:
-        codec, view = seen_as_codes(curator, layout, self.codec, self.even_bins)
-        sizes, columns = codec.sizes, [(column,) for column in range(len(codec.sizes))]
+        coded, view = seen_as_codes(curator, layout, self.codec, self.even_bins)
+        sizes, columns = coded.codec.sizes, [(column,) for column in range(len(coded.codec.sizes))]
         if len(columns) == 1:
             noise = view.least_noise()
             measured = measure(view, columns, sizes, noise_multiplier=noise, purpose="counts of the column")
-            return CodedModel(codec, conditional_tables(estimate(sizes, measured)))
+            return coded_model(coded, estimate(sizes, measured))
         noise = view.noise_multiplier(self.singles)
         measured = measure(view, columns, sizes, noise_multiplier=noise, purpose="counts of each column")
         edges = self._chosen(view, sizes, measured)
         noise = view.least_noise()
         measured += measure(view, edges, sizes, noise_multiplier=noise, purpose="counts of the pairs of a tree")
-        return CodedModel(codec, conditional_tables(estimate(sizes, measured)))
+        return coded_model(coded, estimate(sizes, measured))
 
     def _chosen(self, view: Curator, sizes: Sequence[int], measured: list[Measurement]) -> list[Group]:
         """The edges of a spanning tree, one by one, each among all that join two parts."""
