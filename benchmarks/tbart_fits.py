@@ -75,7 +75,7 @@ METHODS: dict[str, Method] = {
 """What is compared, by label."""
 
 
-UNLABELLED = ("auto", "aim", "aim (100 bins)")
+UNLABELLED = ("auto", "chain", "chain (shared codes)", "aim", "aim (100 bins)")
 """Labels of methods that are not told which column is predicted, though they could be."""
 
 

@@ -50,6 +50,10 @@ class Coded:
     shares: tuple[np.ndarray, ...] = ()
     grains: Grains | None = None
 
+    def alone(self) -> list[np.ndarray]:
+        """What is known of single columns: the measured shares, or that of all codes alike where none were measured."""
+        return list(self.shares) or [np.full(size, 1 / size) for size in self.codec.sizes]
+
     def measured(self, shares: Sequence[np.ndarray]) -> Codec:
         """The codec where codes are known to hold these shares, which then say how the values of a bin are spread."""
         return self.codec if self.grains is None else self.grains.weighed(self.codec, shares)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from math import pi, sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,9 +12,10 @@ from sfumato.encoding.layout import Layout
 from sfumato.fitting.beliefs import Table
 from sfumato.fitting.codecs import PaidBins
 from sfumato.fitting.graphical import GraphicalModel, Measurement, estimate
-from sfumato.fitting.junction_tree import Group, megabytes_with
+from sfumato.fitting.junction_tree import Group
 from sfumato.fitting.queried import Queried
-from sfumato.fitting.select_measure import choose, coded_model, measure, seen_as_codes
+from sfumato.fitting.rounds import label_pairs, worst_table
+from sfumato.fitting.select_measure import coded_model, measure, seen_as_codes
 from sfumato.models.codes.coded import CodedModel
 from sfumato.privacy import Curator, Relation
 from sfumato.privacy.concentrated import epsilon_of, multiplier_of
@@ -104,7 +104,8 @@ class Aim:
             paid = left if left < 2 * paid else paid
             left -= paid
             room = self.megabytes * float((total - left) / total)
-            found, by_chance = _round(view, model, paid, room)
+            noise, epsilon = multiplier_of(paid * (1 - _CHOICES)), epsilon_of(paid * _CHOICES)
+            found, by_chance = worst_table(view, model, noise_multiplier=noise, epsilon=epsilon, room=room)
             measured.append(found)
             before, model = model, estimate(sizes, measured, start=model, most_steps=_STEPS if left > 0 else 1_000)
             if _moved(before, model, found.columns) <= by_chance:
@@ -114,46 +115,9 @@ class Aim:
 
 def _with_label(view: Curator, label: int, sizes: Sequence[int], cost: Fraction) -> list[Measurement]:
     """The counts of a label, for a tenth of the cost, and of its pairs with all other columns, for the rest."""
-    pairs = [(min(label, other), max(label, other)) for other in range(len(sizes)) if other != label]
     alone, joint = multiplier_of(cost * _ALONE), multiplier_of(cost * (1 - _ALONE))
     found = measure(view, [(label,)], sizes, noise_multiplier=alone, purpose="counts of the label")
-    return found + measure(view, pairs, sizes, noise_multiplier=joint, purpose="counts of the label with each column")
-
-
-def _round(view: Curator, model: GraphicalModel, paid: Fraction, room: float) -> tuple[Measurement, float]:
-    """A table that is chosen and measured for so much, and how far its counts are off by chance alone."""
-    sizes, queried = model.tree.sizes, Queried(model)
-    known = {(column,): table for column, table in enumerate(queried.singles)} | queried.pairs()
-    candidates = _allowed(list(known), model, room)
-    noise = multiplier_of(paid * (1 - _CHOICES))
-    off = sqrt(2 / pi) * view.noise_at(1.0, noise)
-    chosen = choose(
-        view,
-        candidates,
-        [model.total * known[group] for group in candidates],
-        sizes,
-        weights=[_weight(group, len(sizes)) for group in candidates],
-        penalties=[off * known[group].size for group in candidates],
-        epsilon=epsilon_of(paid * _CHOICES),
-        purpose="choice of a table",
-    )
-    (found,) = measure(view, [chosen], sizes, noise_multiplier=noise, purpose="counts of a chosen table")
-    return found, off * found.counts.size
-
-
-def _allowed(candidates: Sequence[Group], model: GraphicalModel, room: float) -> list[Group]:
-    """The candidates that leave the model small enough; those that it holds already cost no room."""
-    tree, measured = model.tree, list(model.potentials)
-    return [
-        group
-        for group in candidates
-        if tree.home(group) is not None or megabytes_with(tree.sizes, [*measured, group]) <= room
-    ]
-
-
-def _weight(group: Group, num_columns: int) -> float:
-    """How many columns a group has in common with all pairs of columns together."""
-    return float(len(group) * max(1, num_columns - 1))
+    return found + label_pairs(view, label, sizes, noise_multiplier=joint)
 
 
 def _moved(before: GraphicalModel, after: GraphicalModel, columns: Group) -> float:

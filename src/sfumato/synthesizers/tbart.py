@@ -10,11 +10,12 @@ from sfumato.encoding.layout import Layout
 from sfumato.errors import ArgumentError
 from sfumato.fitting.batches import sampling_rate
 from sfumato.fitting.clipping import Clipping
-from sfumato.fitting.codecs import PaidBins, buy_codec, even_codec
+from sfumato.fitting.codecs import PaidBins
 from sfumato.fitting.likelihood import Optimiser, descend
+from sfumato.fitting.select_measure import seen_as_codes
 from sfumato.fitting.selection import Selection, check_shares, pledged
 from sfumato.fitting.transformer_loss import loss_of
-from sfumato.fitting.warm_start import WarmStart, buy_tree
+from sfumato.fitting.warm_start import WarmStart, buy_start
 from sfumato.models.codes.codec import Codec
 from sfumato.models.codes.coded import CodedModel
 from sfumato.models.codes.tables import ConditionalTables
@@ -94,9 +95,7 @@ class Tbart:
             spent += self.codec.share
         if self.warm is not None:
             instance(WarmStart, warm=self.warm)
-            spent += self.warm.dependence + self.warm.pairs
-            if self.codec is None:
-                raise ArgumentError("A warm start needs the shares of codes: set codec too.")
+            spent += self.warm.spent
         check_shares(self.selection, spent)
 
     @classmethod
@@ -150,14 +149,11 @@ class Tbart:
 
     def _start(self, curator: Curator, layout: Layout) -> tuple[Codec, ConditionalTables | None, Curator]:
         """The codec, what is known of the codes before training, and the doors to rows of codes."""
-        if self.codec is None:
-            codec = even_codec(layout, self.even_bins)
-            return codec, None, curator.through(codec.row)
-        coded = buy_codec(curator, layout, self.codec)
-        view = curator.through(coded.codec.row)
-        if self.warm is None:
-            return coded.codec, ConditionalTables.independent(list(coded.shares)), view
-        return coded.codec, buy_tree(view, coded, self.warm, ordered=layout.ordered_columns), view
+        coded, view = seen_as_codes(curator, layout, self.codec, self.even_bins)
+        if self.warm is not None:
+            start = buy_start(view, coded.codec.sizes, self.warm)
+            return coded.measured(start.shares), start.tables, view
+        return coded.codec, ConditionalTables.independent(list(coded.shares)) if coded.shares else None, view
 
     def _order(self, sizes: tuple[int, ...], base: ConditionalTables | None) -> tuple[int, ...]:
         if self.warm is not None and base is not None:
