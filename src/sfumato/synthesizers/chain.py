@@ -57,7 +57,7 @@ class Chain:
     batch: int | None = None
     steps: int = 3_000
     clipping: Clipping = Clipping(bound=1.0)
-    optimiser: Optimiser = Optimiser(learning_rate=3e-3)
+    optimiser: Optimiser = Optimiser(learning_rate=5e-3)
     codec: PaidBins | None = PaidBins()
     even_bins: int = 32
     warm: WarmStart | None = WarmStart()
