@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 from sfumato.encoding.features import decode_features, encode_features
 from sfumato.encoding.layout import layout_of
 from sfumato.errors import ReleaseError
-from sfumato.fitting import codecs
+from sfumato.fitting import codecs, roundness
 from sfumato.fitting.codecs import PaidBins, buy_codec
 from sfumato.fitting.roundness import weights_of
 from sfumato.models.codes.coded import CodedModel
@@ -25,7 +25,6 @@ from sfumato.models.registry import skeleton
 from sfumato.privacy import Adjacency, Budget, Curator, Ledger, Randomness
 from sfumato.release.release import sample_points
 from sfumato.schema import Categorical, Continuous, Integer, Schema
-from sfumato.synthesizers import Independent
 
 ROWS = 20_000
 SCHEMA = Schema(
@@ -202,30 +201,41 @@ def test_weights_are_finite_whatever_the_noisy_counts_say():
         assert (found > 0).all()
 
 
-EPS = 1.0
-PRICES = Schema(columns={"price": Continuous(lower=0.0, upper=500.0, decimals=2)}, rows=5_000)
+def test_what_codes_hold_corrects_how_round_values_are():
+    """Counts of values of which nines of ten are multiples of ten, but for those of the first bin, which are all one.
+
+    By a histogram that puts half of the mass into that bin, the others' values would have to be as good as all round.
+    """
+    schema = Schema(columns={"a": Integer(lower=0, upper=199)}, rows=ROWS)
+    codec, layout = codecs.even_codec(layout_of(schema), 4), layout_of(schema)
+    plain, shares = roundness._without_weights(layout, codec, [True]), np.array([0.1, 0.3, 0.3, 0.3])
+    in_bins = roundness._in_bins(codec, plain)[:, 0]
+    truth = np.where(np.arange(len(GRAINS)) >= GRAINS.index(10), 20.0, 1.0)
+    truth[-1] = 500.0  # of zero, in the first bin
+    law = shares @ (in_bins * truth / (in_bins * truth).sum(1, keepdims=True))
+    wrong = np.array([0.4, 0.2, 0.2, 0.2])
+    grains = roundness.Grains(plain=plain, counts={0: 1e6 * law}, noise=1.0, held=(wrong,))
+    found = lambda codec: np.asarray(codec.roundness.weights[0], float)
+    chances = lambda weights: shares @ (in_bins * weights / (in_bins * weights).sum(1, keepdims=True))
+    corrected, told = chances(found(grains.weighed(codec, [shares]))), chances(found(grains.weighed(codec)))
+    assert np.abs(corrected - law).sum() < 0.01 < 0.05 < np.abs(told - law).sum()
 
 
-def unround_share(seed, monkeypatch=None):
-    """Of prices of 40 and more that a fit to marked prices makes, the share that is no multiple of one; of the real."""
-    random = np.random.default_rng(11)
-    price = 5 * np.ceil(random.gamma(2, 3, 5_000))
-    price = np.where(random.random(5_000) < 0.72, price, np.round(price - random.uniform(0, 5, 5_000), 2)).clip(0, 500)
-    cells = encode_features(pa.table({"price": price}), PRICES)
-    rows = {"low": cells.low.astype(np.float32), "width": cells.width.astype(np.float32)}
-    ledger = Ledger(Budget(epsilon=EPS, delta=1e-6), Adjacency())
-    curator = Curator(rows, ledger=ledger, randomness=Randomness.from_seed(seed), public_size=5_000)
-    layout = layout_of(PRICES)
-    model = Independent(codec=PaidBins(share=0.5)).fit(curator, layout)
-    points = sample_points(model, jax.random.key(0), 20_000, (layout.features[0].size,))
-    made = decode_features(points, PRICES).to_pandas()["price"].to_numpy()
-    return [float(np.mean(np.abs(np.round(100 * each[each >= 40]) % 100) > 0.5)) for each in (made, price)]
-
-
-def test_a_round_value_that_fills_a_fine_bin_takes_no_unround_values_from_others(monkeypatch):
-    made, real = unround_share(5)
-    print(made, real)
-    monkeypatch.setattr(codecs, "mended", lambda *bins: bins)
-    monkeypatch.setattr(codecs.Coded, "measured", lambda self, shares: self.codec)
-    print(unround_share(5)[0])
-    assert 0
+def test_cuts_that_no_code_was_made_of_are_taken_back():
+    """The distribution function of the bins stays as it was, and no two neighbours of one code have one density."""
+    random, fewer = np.random.default_rng(2), 0
+    line = lambda at, edges, shares: np.interp(at, edges, np.concatenate([[0.0], np.cumsum(shares)]))
+    for _ in range(100):
+        edges = np.unique(np.concatenate([[0.0, 1.0], random.random(6)]))
+        shares = random.dirichlet(np.ones(len(edges) - 1))
+        finer, cut = codecs.split(edges, shares, None, 0.2)
+        code_of = codecs.in_order(cut, random.uniform(0.05, 0.5))
+        joined, held, codes = codecs.mended(finer, cut, code_of)
+        assert set(edges) <= set(joined) <= set(finer)
+        assert np.allclose(line(finer, joined, held), line(finer, finer, cut))
+        assert np.array_equal(codes[np.searchsorted(joined, finer[:-1], "right") - 1], code_of)
+        density = held / np.diff(joined)
+        alike = np.isclose(density[1:], density[:-1], rtol=1e-9) & (codes[1:] == codes[:-1])
+        assert not alike.any()
+        fewer += len(joined) < len(finer)
+    assert fewer > 20

@@ -171,19 +171,26 @@ def test_a_label_is_known_to_every_column_before_the_rounds():
 
 
 def test_an_unknown_label_is_refused_before_anything_is_spent():
-    for method in (sf.Aim(label="none"), sf.Auto(label="none"), sf.Auto(aim=sf.Aim(label="none"))):
+    parts = {"chain": sf.Chain(label="none"), "aim": sf.Aim(label="none")}
+    autos = (sf.Auto(label="none"), *(sf.Auto(**{name: part}) for name, part in parts.items()))
+    for method in (*parts.values(), *autos):
         curator, ledger = curator_of(codes_of(100), 3.0)
         with pytest.raises(sf.ArgumentError, match="none"):
             method.fit(curator, layout_of(SCHEMA))
         assert not ledger.entries and not ledger.charges
 
 
-def test_auto_takes_the_label_of_its_aim_and_refuses_two():
-    curator, _ = curator_of(codes_of(100), 3.0)
-    for method in (sf.Auto(label="c3"), sf.Auto(aim=sf.Aim(label="c3"))):
-        assert method.chosen(curator, layout_of(SCHEMA)).label == "c3"
-    with pytest.raises(sf.ArgumentError, match="c1"):
-        sf.Auto(label="c3", aim=sf.Aim(label="c1"))
+@pytest.mark.parametrize("rows", [100, 100_000])
+def test_auto_takes_the_label_of_its_parts_and_refuses_two(rows):
+    ledger = Ledger(Budget(epsilon=3.0, delta=1e-6), Adjacency())
+    cells = {"low": np.zeros((1, 5), np.float32), "width": np.ones((1, 5), np.float32)}
+    curator = Curator(cells, ledger=ledger, randomness=Randomness.from_seed(0), public_size=rows)
+    for method in (sf.Auto(label="c3"), sf.Auto(aim=sf.Aim(label="c3")), sf.Auto(chain=sf.Chain(label="c3"))):
+        chosen = method.chosen(curator, layout_of(SCHEMA))
+        assert (chosen.label, chosen.name) == ("c3", "aim" if rows == 100 else "chain")
+    for other in ({"aim": sf.Aim(label="c1")}, {"chain": sf.Chain(label="c1")}):
+        with pytest.raises(sf.ArgumentError, match="c1"):
+            sf.Auto(label="c3", **other)
 
 
 def test_dependence_reaches_the_synthetic_rows():

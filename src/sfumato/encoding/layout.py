@@ -40,15 +40,6 @@ class Layout:
         """Number of coordinates of the unit cube."""
         return len(self.features)
 
-    @property
-    def ordered_columns(self) -> list[bool]:
-        """For each column that has a feature, whether its values stand in an order."""
-        ordered = {feature.column: False for feature in self.features}
-        for feature in self.features:
-            if feature.role == "value":
-                ordered[feature.column] = not feature.nominal
-        return list(ordered.values())
-
     def label(self, name: str | None) -> int | None:
         """The place, among the columns that have a feature, of one that is to be predicted; None where none is named.
 
