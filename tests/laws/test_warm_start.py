@@ -91,14 +91,14 @@ def test_a_label_is_known_to_every_column():
 @pytest.mark.parametrize("label", [None, 1])
 def test_its_price_is_the_share_whatever_the_rows_are(label):
     """Gaussian sums and choices in the form of squared mu; settings and the number of columns alone decide."""
-    _, ledger = bought(label)
-    view, other = view_of(np.random.default_rng(3).integers(0, 8, (50, 4)), seed=4)
-    whole = view.noise_multiplier(1.0) ** -2
-    buy_start(view, SIZES, WarmStart(), label=label)
-    assert other.events == ledger.events
+    views = [view_of(codes()), view_of(np.random.default_rng(3).integers(0, 8, (50, 4)), seed=4)]
+    whole = views[0][0].noise_multiplier(1.0) ** -2
+    for view, _ in views:
+        buy_start(view, SIZES, WarmStart(), label=label)
+    events, others = (ledger.events for _, ledger in views)
+    assert events == others
     squared = [
-        event.noise_multiplier**-2 if event.kind == "gaussian_sum" else (event.epsilon / 2) ** 2
-        for event in ledger.events
+        event.noise_multiplier**-2 if event.kind == "gaussian_sum" else (event.epsilon / 2) ** 2 for event in events
     ]
     assert sum(squared) == pytest.approx(WarmStart().spent * whole, rel=1e-9)
 

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import sfumato.fitting.warm_start as warm_start
 import sfumato.pipeline as pipeline
 import sfumato.privacy.accounting as accounting
 import sfumato.privacy.curator as curator
@@ -25,7 +26,7 @@ import sfumato.synthesizers.hflow as hflow
 from contract import test_unprotected
 from golden import test_epsilons as golden
 from golden import test_laplace_epsilons as golden_laplace
-from laws import test_correlations
+from laws import test_correlations, test_warm_start
 from privacy import (
     test_choice,
     test_clipping,
@@ -370,6 +371,15 @@ def _counts_of_other_rows(patch: pytest.MonkeyPatch) -> None:
 def _kept_counts_are_doubled(patch: pytest.MonkeyPatch) -> None:
     real = Counted.of
     patch.setattr(Counted, "of", lambda self, *given: 2 * real(self, *given))
+
+
+def _noise_from_answers(patch: pytest.MonkeyPatch) -> None:
+    real = warm_start.worst_table
+
+    def louder(view: Any, model: Any, *, noise_multiplier: float, **rest: Any) -> Any:
+        return real(view, model, noise_multiplier=noise_multiplier * (2 if model.total > 1_000 else 1), **rest)
+
+    patch.setattr(warm_start, "worst_table", louder)
 
 
 def _exposures_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -903,6 +913,12 @@ BUGS = (
         "a reserve that is never drawn down",
         _reserve_without_end,
         test_reserve.test_parts_chosen_from_answers_add_up_exactly,
+    ),
+    Bug(
+        "noise of a warm start chosen from its answers",
+        _noise_from_answers,
+        test_warm_start.test_its_price_is_the_share_whatever_the_rows_are,
+        {"label": None},
     ),
     Bug(
         "threshold of unlisted levels one row lower",
