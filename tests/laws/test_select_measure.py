@@ -102,13 +102,14 @@ def test_mst_finds_the_tree_where_there_is_one(strength, monkeypatch):
 
 
 @cache
-def fitted_aim(strength, rounds=16, megabytes=80.0, label=None):
+def fitted_aim(strength, rounds=16, megabytes=80.0, label=None, singles=None):
     """What AIM did: the models after each round, and the ledger."""
     models = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(aim, "estimate", lambda *given, **rest: models.append(estimate(*given, **rest)) or models[-1])
         curator, ledger = curator_of(codes_of(4_000, strength), 3.0)
-        sf.Aim(rounds=rounds, megabytes=megabytes, label=label).fit(curator, layout_of(SCHEMA))
+        method = sf.Aim(rounds=rounds, megabytes=megabytes, label=label, singles=singles)
+        method.fit(curator, layout_of(SCHEMA))
     return models, ledger
 
 
@@ -122,13 +123,18 @@ def test_aim_learns_every_pair():
     assert max(errors(models[0])) > 0.3, "columns alone do not do"
 
 
-@pytest.mark.parametrize(("strength", "rounds"), [(0.9, 16), (0.0, 16), (0.9, 3), (0.9, 1)])
-def test_aim_spends_its_reserve_to_the_last_and_not_more(strength, rounds):
-    models, ledger = fitted_aim(strength, rounds)
+CASES = [(0.9, 16, None), (0.0, 16, None), (0.9, 3, None), (0.9, 1, None), (0.9, 16, 0.3), (0.9, 1, 0.9)]
+
+
+@pytest.mark.parametrize(("strength", "rounds", "singles"), CASES)
+def test_aim_spends_its_reserve_to_the_last_and_not_more(strength, rounds, singles):
+    models, ledger = fitted_aim(strength, rounds, singles=singles)
     paid = sum(rho_of(entry.event) for entry in ledger.entries if entry.prepaid)
     total = Fraction(ledger.charges[-1].event.rho)
     assert total * (1 - Fraction(1, 2**45)) < paid <= total
     assert len(ledger.charges) == 1 and len(ledger.entries) == 2 * len(models)
+    first = rho_of(next(entry.event for entry in ledger.entries if entry.prepaid))
+    assert float(first / total) == pytest.approx(0.9 / rounds if singles is None else singles, rel=1e-9)
 
 
 def test_aim_takes_larger_steps_where_there_is_nothing_to_learn():

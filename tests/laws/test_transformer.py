@@ -13,7 +13,8 @@ from scipy.stats import chi2
 
 from privacy.test_factored import Given, compiled_factors, fast_sum, hostile, key_of, looped
 from sfumato.errors import ArgumentError
-from sfumato.fitting.transformer_loss import TransformerLoss, loss_of
+from sfumato.fitting.codes_loss import fast_or_plain
+from sfumato.fitting.transformer_loss import TransformerLoss
 from sfumato.models.codes.joint import CodeDistribution
 from sfumato.models.codes.tables import ConditionalTables
 from sfumato.models.codes.transformer import Transformer, TransformerShape
@@ -186,9 +187,9 @@ def test_models_too_large_for_fast_clipping_go_row_by_row():
         return jax.eval_shape(lambda: Transformer.start(shape, key=key_of(0)))
 
     small, paper = start((32,) * 15, 2, 64, 4), start((100,) * 15, 3, 768, 12)
-    assert isinstance(loss_of(small, MOST_DRAWN), FactoredLoss)
-    assert isinstance(loss_of(paper, most_drawn(0.01, 256.0)), FactoredLoss)
-    by_row = loss_of(paper, MOST_DRAWN)
+    assert isinstance(fast_or_plain(TransformerLoss(small), small, MOST_DRAWN), FactoredLoss)
+    assert isinstance(fast_or_plain(TransformerLoss(paper), paper, most_drawn(0.01, 256.0)), FactoredLoss)
+    by_row = fast_or_plain(TransformerLoss(paper), paper, MOST_DRAWN)
     assert callable(by_row) and not isinstance(by_row, FactoredLoss)
 
 

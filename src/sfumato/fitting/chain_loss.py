@@ -34,6 +34,10 @@ class ChainLoss(eqx.Module):
     def taps(self) -> dict[str, tuple[int, int, int]]:
         return {name: (1, *size) for name, size in self.skeleton.taps().items()}
 
+    def plain(self, params: Any, row: Any, key: Array) -> Float[Array, ""]:
+        """The same loss without factors."""
+        return -eqx.combine(params, self.skeleton).log_prob(row["codes"])
+
     def row(
         self, weights: Weights, row: Any, key: Array, taps: Mapping[str, Array]
     ) -> tuple[Float[Array, ""], dict[str, Array]]:

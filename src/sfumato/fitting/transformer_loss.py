@@ -1,27 +1,22 @@
 """Transformer loss: the negative log-likelihood of a row of codes, with the rules of its layers for fast clipping."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from sfumato.errors import ArgumentError
 from sfumato.models.codes.attention import block_parts
 from sfumato.models.codes.transformer import Transformer, TransformerShape
-from sfumato.privacy.factored import slack_of
-from sfumato.privacy.factors import EmbeddingRule, FactoredLoss, MatrixRule, Rule, VectorRule, Weights
-
-PlainLoss = Callable[[Any, Any, Array], Float[Array, ""]]
+from sfumato.privacy.factors import EmbeddingRule, MatrixRule, Rule, VectorRule, Weights
 
 
 class TransformerLoss(eqx.Module):
     """The loss of one row: minus the log probability of its codes. Nothing in it is random.
 
     Every layer of a block serves all places, so a row's gradient has cross terms between places. The vectors of codes
-    are looked up and never multiplied out. A model with too many weights for fast clipping needs ``loss_of``.
+    are looked up and never multiplied out.
     """
 
     skeleton: Transformer
@@ -55,23 +50,6 @@ class TransformerLoss(eqx.Module):
 
     def _model(self, params: Any) -> Transformer:
         return eqx.combine(params, self.skeleton)
-
-
-def loss_of(model: Transformer, drawn: int) -> FactoredLoss | PlainLoss:
-    """The loss of a model: by factors where fast clipping admits so many weights, places and rows, else row by row.
-
-    Which of them is a matter of public sizes: about 180,000 weights at 15 columns where no size is declared, and
-    millions where one is (``privacy.factored.slack_of``; ``drawn`` is its ``most_drawn``). Both are
-    clipped and noised alike. Row by row the gradients of a micro-batch are held in memory: four bytes for each weight
-    and row.
-    """
-    loss = TransformerLoss(skeleton=model)
-    shapes = jax.eval_shape(lambda model: model.weights(), model)
-    try:
-        slack_of(sum(weight.size for weight in shapes.values()), len(model.sizes), drawn)
-    except ArgumentError:
-        return loss.plain
-    return loss
 
 
 def transformer_rules(shape: TransformerShape) -> dict[str, Rule]:

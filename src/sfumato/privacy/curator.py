@@ -240,7 +240,9 @@ class Curator:
     def noisy_choice(self, query: ScoreQuery | DistanceQuery, *, epsilon: float) -> int:
         """Second door: the index of one candidate, by the exponential mechanism on summed scores, or on distances.
 
-        Cost: one ``ExponentialChoice`` event at ``epsilon``, charged before the choice is drawn.
+        Cost: one ``ExponentialChoice`` event at ``epsilon``, charged before the choice is drawn. ``epsilon`` must be
+        fixed before the first answer, be paid from a ``reserve``, or have been pledged; what is chosen among may follow
+        from answers.
         """
         call = self._charge(ExponentialChoice(epsilon=epsilon), query.purpose)
         with jax.enable_x64(True):

@@ -44,6 +44,8 @@ class Aim:
     Cost: one total of zero-concentrated privacy, fixed in advance, from which all sums and choices are paid in exact
     fractions; before it, what the bins of columns cost where they are bought (``codec``; None takes ``even_bins`` over
     public bounds). ``rounds`` is the number of rounds a column that the first noise is planned for.
+    ``singles`` is the part of the total that pays for single columns ahead of the rounds; None pays for each of them as
+    for the counts of a round, as published.
     Reference: McKenna, Mullins, Sheldon, Miklau 2022, "AIM: An Adaptive and Iterative Mechanism for Differentially
     Private Synthetic Data".
 
@@ -57,14 +59,17 @@ class Aim:
     can: ClassVar[tuple[str, ...]] = ("sample", "log_prob")
 
     rounds: int = 16
+    singles: float | None = None
     megabytes: float = 80.0
     codec: PaidBins | None = None
     even_bins: int = 32
     label: str | None = None
-    labelled: float = 0.25
+    labelled: float = 0.5
 
     def __post_init__(self) -> None:
         whole(1, rounds=self.rounds)
+        if self.singles is not None:
+            between(0.01, 0.9, singles=self.singles)
         positive(megabytes=self.megabytes)
         whole(2, even_bins=self.even_bins)
         if self.codec is not None:
@@ -92,7 +97,7 @@ class Aim:
         sizes, columns = coded.codec.sizes, [(column,) for column in range(len(coded.codec.sizes))]
         total = view.reserve("counts of columns, and of tables chosen in rounds")
         paid = total / (self.rounds * len(sizes))
-        cost = len(sizes) * paid * (1 - _CHOICES)
+        cost = len(sizes) * paid * (1 - _CHOICES) if self.singles is None else total * Fraction(self.singles)
         noise, left = multiplier_of(cost), total - cost
         measured = measure(view, columns, sizes, noise_multiplier=noise, purpose="counts of each column")
         if label is not None and len(sizes) > 1:

@@ -18,10 +18,11 @@ from sfumato.synthesizers.chain import Chain
 class Auto:
     """What does best on most tables, by public facts alone: chosen tables, and gradients on top where these tell more.
 
-    The size that counts is the declared rows times the mu of the whole budget (one over the noise of a single count).
-    Below ``small`` noise drowns gradients, and AIM is taken. All other tables, those of no declared size among them,
-    are ``chain``'s: it measures a few chosen tables and learns the rest by gradients. Bins are bought where some column
-    has more values than bins. ``label`` names a column that is to be predicted: its pairs with all others come first.
+    The size that counts is the declared rows times the mu of the whole budget (one over the noise of a single
+    count). Below ``small`` noise drowns gradients, and AIM is taken. All other tables, those of no declared size
+    among them, are ``chain``'s: it measures a few chosen tables and learns the rest by gradients. Bins are bought
+    where some column has more values than bins; of columns that are learnt, numbers always count as such and levels
+    never do. ``label`` names a column that is to be predicted: its pairs with all others come first.
     Guarantees: (epsilon, delta) for one unit; exact likelihood of every row.
     Cost: that of ``chain`` or of ``aim``.
     Reference: the hybrid that Castellon et al. 2023 leave open; see ``Chain`` and ``Aim``.
@@ -38,7 +39,7 @@ class Auto:
     small: float = 1_000.0
     label: str | None = None
     chain: Chain = Chain()
-    aim: Aim = Aim(codec=PaidBins(share=0.15))
+    aim: Aim = Aim(codec=PaidBins(share=0.25), singles=0.2, labelled=0.5)
 
     def __post_init__(self) -> None:
         positive(small=self.small)

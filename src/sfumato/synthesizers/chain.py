@@ -11,6 +11,7 @@ from sfumato.fitting.batches import quiet_rate
 from sfumato.fitting.chain_loss import ChainLoss
 from sfumato.fitting.clipping import Clipping
 from sfumato.fitting.codecs import PaidBins
+from sfumato.fitting.codes_loss import drawn_at_most, fast_or_plain
 from sfumato.fitting.likelihood import Optimiser, descend
 from sfumato.fitting.select_measure import seen_as_codes
 from sfumato.fitting.selection import Selection, check_shares, pledged
@@ -111,7 +112,8 @@ class Chain:
         shape = ChainShape(codec.sizes, base.order, self.width, self.shared)
         chain = ChainModel.start(shape, key=curator.start_key(), base=base)
         given: dict[str, Any] = {"plan": plan, "optimiser": self.optimiser, "purpose": "gradients of the likelihood"}
-        found = descend(chain, chain.trainable(), ChainLoss(chain), view, **given, checkpoints=choices.checkpoints)
+        loss = fast_or_plain(ChainLoss(chain), chain, drawn_at_most(plan, curator))
+        found = descend(chain, chain.trainable(), loss, view, **given, checkpoints=choices.checkpoints)
         if start is not None:
             key = jax.random.fold_in(curator.start_key(), _SETTLING)
             found = [settled(each, start.shares, start.doubts, key) for each in found]

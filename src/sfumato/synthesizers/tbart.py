@@ -11,10 +11,11 @@ from sfumato.errors import ArgumentError
 from sfumato.fitting.batches import sampling_rate
 from sfumato.fitting.clipping import Clipping
 from sfumato.fitting.codecs import PaidBins
+from sfumato.fitting.codes_loss import drawn_at_most, fast_or_plain
 from sfumato.fitting.likelihood import Optimiser, descend
 from sfumato.fitting.select_measure import seen_as_codes
 from sfumato.fitting.selection import Selection, check_shares, pledged
-from sfumato.fitting.transformer_loss import loss_of
+from sfumato.fitting.transformer_loss import TransformerLoss
 from sfumato.fitting.warm_start import WarmStart, buy_start
 from sfumato.models.codes.codec import Codec
 from sfumato.models.codes.coded import CodedModel
@@ -22,7 +23,6 @@ from sfumato.models.codes.tables import ConditionalTables
 from sfumato.models.codes.transformer import MOST_LAYERS, Transformer, TransformerShape
 from sfumato.models.union import CodedUnion
 from sfumato.privacy import Curator, PoissonSampling, Relation, SgdPlan
-from sfumato.privacy.factored import MOST_DRAWN, most_drawn
 
 __all__ = ["Clipping", "Optimiser", "PaidBins", "Selection", "Tbart", "TransformerSize", "WarmStart"]
 
@@ -48,11 +48,11 @@ class Tbart:
 
     Guarantees: (epsilon, delta) for one unit; exact likelihood of every row.
     Cost: Gaussian sums for the bins of columns (``codec``, 10 % of the budget; None takes ``even_bins`` over public
-    bounds, which cost nothing) and, where asked for, two for a tree of pairs (``warm``), choices for the ``selection``
-    of models along the training; the rest on noisy gradients. Training starts from the tree, or from the shares of
-    codes that were bought along with the bins. ``batch`` is the expected batch; by default a tenth of the declared
-    table, from 256 to 4,096 rows. ``order`` is the order of columns: as in the table, or by their number of codes; with
-    ``warm`` it is that of the tree.
+    bounds, which cost nothing); where asked for, sums and choices for a warm start by chosen tables (``warm``), and
+    choices for the ``selection`` of models along the training; the rest on noisy gradients. Training starts from
+    the graphical model of the tables, or from the shares of codes that were bought along with the bins. ``batch``
+    is the expected batch; by default a tenth of the declared table, from 256 to 4,096 rows. ``order`` is the order
+    of columns: as in the table, or by their number of codes; with ``warm`` it is that of the graphical model.
     Reference: Castellon, Gopal, Bloniarz, Rosenberg 2023, "DP-TBART: A Transformer-based Autoregressive Model for
     Differentially Private Tabular Data Generation"; ``Tbart.paper()`` has its settings.
 
@@ -140,9 +140,7 @@ class Tbart:
         codec, base, view = self._start(curator, layout)
         shape = TransformerShape(sizes=codec.sizes, order=self._order(codec.sizes, base), **asdict(self.size))
         model = Transformer.start(shape, key=curator.start_key(), base=base)
-        # A size that is not declared is bought later: then the weights must do for the largest batch there may be.
-        rate, declared = plan.sampling.normaliser_rate, curator.declared_size
-        loss = loss_of(model, MOST_DRAWN if declared is None else most_drawn(rate, rate * declared))
+        loss = fast_or_plain(TransformerLoss(skeleton=model), model, drawn_at_most(plan, curator))
         given: dict[str, Any] = {"plan": plan, "optimiser": self.optimiser, "purpose": "gradients of the likelihood"}
         found = descend(model, model.trainable(), loss, view, **given, checkpoints=choices.checkpoints)
         return choices.released(curator, layout, [CodedModel(codec, each) for each in found])
