@@ -1,6 +1,7 @@
 """Laws of columns that are learnt: reading, the public grid, bounds, and a fit whose charges do not follow answers."""
 
 from dataclasses import replace
+from functools import partial
 from math import inf
 
 import numpy as np
@@ -15,7 +16,7 @@ from sfumato.encoding.layout import layout_of
 from sfumato.encoding.levels import find_levels
 from sfumato.encoding.unknown import grid_of, read_numbers, read_texts
 from sfumato.errors import ArgumentError, BudgetError, SchemaError
-from sfumato.fitting import learning
+from sfumato.fitting import learning, warm_start
 from sfumato.fitting.learning import Learning, find_range, learn, unknown_rows, unknown_texts
 from sfumato.privacy import Adjacency, Budget, Curator, Ledger, Randomness, Relation, Texts
 from sfumato.privacy.events import ExponentialChoice, Exposure, GaussianSum
@@ -32,8 +33,10 @@ from sfumato.schema import (
     Schema,
     Unit,
 )
-from sfumato.synthesizers import REGISTRY, Auto, HFlow, Independent
+from sfumato.synthesizers import REGISTRY, Auto, Chain, HFlow, Independent, Tbart
+from sfumato.synthesizers.chain import Selection, WarmStart
 from sfumato.synthesizers.hflow import FlowSize, MarginalShare
+from sfumato.synthesizers.tbart import TransformerSize
 
 NUMBERS = {"whole": LearntInteger(), "decimal": LearntContinuous(decimals=2), "real": LearntContinuous()}
 each_kind = pytest.mark.parametrize("column", NUMBERS.values(), ids=NUMBERS.keys())
@@ -344,16 +347,33 @@ class Mute(Curator):
         return carry[1]
 
 
+class Babbling(Mute):
+    """The same, with answers at random: what a method makes of them must not show in what it asks for next."""
+
+    def __init__(self, *given, seed, **rest):
+        super().__init__(*given, **rest)
+        self._talk = np.random.default_rng(seed)
+
+    def noisy_sum_at(self, query, *, noise_multiplier):
+        size = super().noisy_sum_at(query, noise_multiplier=noise_multiplier).size
+        scale = 10 ** self._talk.uniform(-1, 2)
+        return self._talk.exponential(scale, size) - 0.2 * scale * (size > 1)
+
+    def noisy_choice(self, query, *, epsilon):
+        super().noisy_choice(query, epsilon=epsilon)
+        return int(self._talk.integers(query.num_candidates))
+
+
 LEARNT = {"town": ("a",), "job": ("a", "b"), "age": (0, 1)}, {"town": range(99), "job": range(60), "age": (0, 10**6)}
 
 
-def asked(method, known, learnt=("town", "job", "age")):
+def asked(method, known, learnt=("town", "job", "age"), doors=Mute, size=200):
     """What a method charges for after these columns were learnt, one by one."""
     columns = {name: LearntCategorical().known(str(level) for level in known[name]) for name in ("town", "job")}
-    schema = Schema(columns={**columns, "age": LearntInteger().known(*known["age"]), "on": Boolean()}, rows=200)
+    schema = Schema(columns={**columns, "age": LearntInteger().known(*known["age"]), "on": Boolean()}, rows=size)
     ledger = Ledger(Budget(epsilon=0.1, delta=1e-5), Adjacency(relation=method.relation))
     rows = {name: np.full((200, 4), 0.1, np.float32) for name in ("low", "width")}
-    mute = Mute(rows, ledger=ledger, randomness=Randomness.from_seed(1), public_size=200)
+    mute = doors(rows, ledger=ledger, randomness=Randomness.from_seed(1), public_size=size)
     method.fit(mute, layout_of(schema, learnt=learnt))
     return ledger.events
 
@@ -364,6 +384,49 @@ def test_no_charge_depends_on_what_was_learnt(name):
     assert [type(event) for event in few] == [type(event) for event in many]
     for one, two in zip(few, many, strict=True):
         assert vars(one) == pytest.approx(vars(two), rel=1e-6)
+
+
+CHAIN = Chain(steps=2, width=4)
+STARTING_WARM = {
+    "chain": CHAIN,
+    "chain with a label": replace(CHAIN, label="job"),
+    "chain over even bins": replace(CHAIN, codec=None),
+    "chain that chooses": replace(CHAIN, selection=Selection(checkpoints=2)),
+    "transformer": Tbart(steps=2, size=TransformerSize(layers=1, width=4, heads=2), warm=WarmStart()),
+    "auto": Auto(chain=CHAIN, label="town"),
+}
+
+
+@pytest.mark.parametrize("size", [200_000, None])
+@pytest.mark.parametrize("name", STARTING_WARM)
+def test_no_charge_of_a_warm_start_follows_an_answer(name, size):
+    """Tables are chosen from answers, and how much each choice and each count costs is not."""
+    method = STARTING_WARM[name]
+    doors = [partial(Babbling, seed=seed) for seed in (1, 2)]
+    few, many = (asked(method, known, doors=each, size=size) for known, each in zip(LEARNT, doors, strict=True))
+    assert few == many
+    assert {"gaussian_sum", "exponential_choice", "poisson_gaussian"} == {event.kind for event in few}
+
+
+@pytest.mark.parametrize("bug", ["noise", "epsilon", "rounds"])
+def test_a_warm_start_that_follows_its_answers_is_seen(bug, monkeypatch):
+    real = warm_start.worst_table
+
+    def following(view, model, *, noise_multiplier, epsilon, room):
+        more = 1 + (model.total > 50)
+        if bug == "rounds" and more > 1:
+            real(view, model, noise_multiplier=noise_multiplier, epsilon=epsilon, room=room)
+        return real(
+            view,
+            model,
+            noise_multiplier=noise_multiplier * (more if bug == "noise" else 1),
+            epsilon=epsilon / (more if bug == "epsilon" else 1),
+            room=room,
+        )
+
+    monkeypatch.setattr(warm_start, "worst_table", following)
+    with pytest.raises(AssertionError):
+        test_no_charge_of_a_warm_start_follows_an_answer("chain over even bins", 200_000)
 
 
 def test_charges_may_depend_on_what_was_declared():
