@@ -91,9 +91,8 @@ class Curator:
     def declared_size(self) -> int | None:
         """The size that the schema declares, if it does: the only size that a plan may be made from.
 
-        Rates and noise must be fixed before anything is measured, since composition is proven for parameters that
-        do not depend on earlier answers; a measured size may scale what comes out, or
-        say how much to ask at a noise that was fixed before.
+        Rates and noise must be fixed before anything is measured, since composition is proven for parameters that do
+        not depend on earlier answers; a measured size may scale what comes out, or say how much to ask at fixed noise.
         """
         return self._declared
 
@@ -240,9 +239,8 @@ class Curator:
     def noisy_choice(self, query: ScoreQuery | DistanceQuery, *, epsilon: float) -> int:
         """Second door: the index of one candidate, by the exponential mechanism on summed scores, or on distances.
 
-        Cost: one ``ExponentialChoice`` event at ``epsilon``, charged before the choice is drawn. ``epsilon`` must be
-        fixed before the first answer, be paid from a ``reserve``, or have been pledged; what is chosen among may follow
-        from answers.
+        Cost: one ``ExponentialChoice`` event at ``epsilon``, charged before it is drawn. Like noise, ``epsilon`` must be
+        fixed before the first answer, or be paid from a ``reserve`` or a pledge; candidates may follow from answers.
         """
         call = self._charge(ExponentialChoice(epsilon=epsilon), query.purpose)
         with jax.enable_x64(True):
