@@ -239,8 +239,8 @@ class Curator:
     def noisy_choice(self, query: ScoreQuery | DistanceQuery, *, epsilon: float) -> int:
         """Second door: the index of one candidate, by the exponential mechanism on summed scores, or on distances.
 
-        Cost: one ``ExponentialChoice`` event at ``epsilon``, charged before it is drawn. Like noise, ``epsilon`` must be
-        fixed before the first answer, or be paid from a ``reserve`` or a pledge; candidates may follow from answers.
+        Cost: one ``ExponentialChoice`` event at ``epsilon``, charged before it is drawn. ``epsilon``, like noise, is
+        fixed before the first answer, or paid from a ``reserve`` or a pledge; candidates may follow from answers.
         """
         call = self._charge(ExponentialChoice(epsilon=epsilon), query.purpose)
         with jax.enable_x64(True):
