@@ -215,12 +215,12 @@ def test_the_page_has_our_rows_beside_the_papers(tmp_path: Path, monkeypatch: py
 def test_the_page_names_every_average_that_is_behind_the_paper_s() -> None:
     """Committed results of methods that the paper has, but for its anchor AIM and what is run on fewer tables."""
     found = json.loads(tbart.RESULT.read_text())
-    same = {"dp-ntk": "DP-NTK", "dp-merf": "DP-MERF", "dp-ctgan": "DPCTGAN"}
+    same = {"hflow": "DP-HFlow", "dp-ntk": "DP-NTK", "dp-merf": "DP-MERF", "dp-ctgan": "DPCTGAN"}
     behind = {
         (row["label"], row["metric"])
         for row in found["averages"]
         if row["label"] in same and row["metric"] in PAPER[same[row["label"]]]
         if row["mean"] < float(PAPER[same[row["label"]]][row["metric"]].split()[0])
     }
-    assert behind == {("dp-ntk", "clf"), ("dp-ctgan", "clf")}
-    assert "*dp-ntk* and *dp-ctgan* in ML (CLF)" in " ".join(tbart_results.BEHIND)
+    assert behind == {("hflow", "clf"), ("dp-ntk", "clf"), ("dp-ctgan", "clf")}
+    assert "*hflow*, *dp-ntk* and *dp-ctgan* in ML (CLF)" in " ".join(tbart_results.BEHIND)

@@ -45,7 +45,7 @@ def believed(
     """Between what a model holds and what was measured, by as much as both differ past the noise of the measurement.
 
     >>> held, measured = np.array([0.5, 0.5]), np.array([0.6, 0.4])
-    >>> believed(held, measured, 1e-6).round(3).tolist(), believed(held, measured, 0.1).tolist()
+    >>> believed(held, measured, 1e-6).round(3).tolist(), believed(held, measured, 0.2).tolist()
     ([0.6, 0.4], [0.5, 0.5])
     """
     squares = float(np.sum((measured - held) ** 2))
